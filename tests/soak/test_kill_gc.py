@@ -25,6 +25,6 @@ def test_a_kill_at_any_step_loses_nothing_and_the_next_run_does_the_rest(
     found = plan(made, WORDS, gone=[1], kept=[2], sweep=True)
     list(carry_out(Folder(str(made)), found))
     expected = {path.relative_to(made): path.read_bytes() for path in made.rglob("*.parquet")}
-    assert found.steps == 9  # a version, seven files, a folder
-    for at in range(1, found.steps + 1):
+    assert found.step_count == 9  # a version, seven files, a folder
+    for at in range(1, found.step_count + 1):
         assert kill_at(whole, tmp_path / str(at), at, late=late) == expected, at

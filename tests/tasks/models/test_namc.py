@@ -271,7 +271,7 @@ def vocabulary():
 def batch(vocabulary):
     clip = ClipWords(open_clip.get_tokenizer("ViT-B-32"))
     halves = [tuple(clip.split_words(text) for text in both) for both in TEXTS]
-    written = [vocabulary.write(both, ("shows", "has"), length=40) for both in halves]
+    written = [vocabulary.compose(both, ("shows", "has"), length=40) for both in halves]
     longest = max(len(text.tokens) for text in written)
 
     def fill(values, padding):
@@ -317,7 +317,7 @@ def test_what_is_masked_for_clip_is_masked_for_the_decoder(model, batch, vocabul
         pretrain(model, batch, vocabulary)
     hidden = shown.value.args[0] == vocabulary.mask
     assert torch.equal(hidden, batch.numbers[:, :-1] != NO_WORD)
-    words = vocabulary.read(batch.written[2, :-1][hidden[2]].tolist())
+    words = vocabulary.decode(batch.written[2, :-1][hidden[2]].tolist())
     assert words.split() == ["a", "dog", "a", "dog"]
 
 
@@ -361,8 +361,8 @@ def test_it_learns_three_descriptions_and_writes_them(model, batch, vocabulary):
     banned = (vocabulary.mask, vocabulary.pad)
     compared = model.compare(batch.features)
     texts = model.describer.generate(compared, length=40, banned=banned, **ends)
-    expected = [vocabulary.read(row.tolist()) for row in batch.written]
-    assert [vocabulary.read(text) for text in texts] == expected
+    expected = [vocabulary.decode(row.tolist()) for row in batch.written]
+    assert [vocabulary.decode(text) for text in texts] == expected
 
 
 def test_alignment_by_hand():

@@ -43,8 +43,8 @@ def test_a_text_that_is_too_long_ends_with_a_whole_word(clip):
 def test_the_decoders_tokens_know_their_words(clip, vocabulary):
     """The first twelve words follow [CLS]; the third of a, dog, 's, ball is ' and s for BERT."""
     halves = clip.split_words("a dog's ball"), clip.split_words("a cat")
-    written = vocabulary.write(halves, ("shows", "shows"), length=80)
-    assert vocabulary.read(written.tokens.tolist()) == (
+    written = vocabulary.compose(halves, ("shows", "shows"), length=80)
+    assert vocabulary.decode(written.tokens.tolist()) == (
         "the difference between the two images is that the first image shows a dog's ball, "
         "while the second image shows a cat."
     )
@@ -55,7 +55,7 @@ def test_the_decoders_tokens_know_their_words(clip, vocabulary):
 
 def test_a_description_that_is_too_long_is_cut(clip, vocabulary):
     halves = clip.split_words("a dog"), clip.split_words("a cat")
-    written = vocabulary.write(halves, ("shows", "shows"), length=15)
+    written = vocabulary.compose(halves, ("shows", "shows"), length=15)
     assert len(written.tokens) == len(written.numbers) == 15
     assert written.tokens[-1] == vocabulary.end
 
@@ -65,7 +65,7 @@ def test_a_vocabulary_is_learnt_saved_and_read(tmp_path):
     (tmp_path / "words.json").write_text(learnt.as_json())
     saved = saved_words(tmp_path / "words.json")
     written = saved.write_text("A blue ball", length=23)
-    assert saved.read(written.tokens.tolist()) == "a blue ball"
+    assert saved.decode(written.tokens.tolist()) == "a blue ball"
     assert saved.size == learnt.size <= 60
 
 

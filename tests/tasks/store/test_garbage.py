@@ -105,7 +105,7 @@ def test_nothing_of_a_removed_image_is_left_and_nothing_is_owed(tmp_path: Path) 
     assert not (tmp_path / "journals").exists()
     assert build_toy(tmp_path, WORDS, rows_per_shard=ROWS)[1] == []
     assert snapshot_numbers(Folder(str(tmp_path))) == [2]
-    assert plan(tmp_path, WORDS, gone=[], kept=[2], sweep=True).steps == 0
+    assert plan(tmp_path, WORDS, gone=[], kept=[2], sweep=True).step_count == 0
     check(tmp_path, LEFT)
     check_version(tmp_path, 2, LEFT)
 
@@ -133,7 +133,7 @@ def test_a_kill_loses_nothing_and_the_next_run_does_the_rest(tmp_path: Path) -> 
     garbage = plan(cleared, WORDS, gone=[1], kept=[2], sweep=True)
     list(carry_out(Folder(str(cleared)), garbage))
     assert len(garbage.files) > 2
-    for at in (1, 3, garbage.steps):
+    for at in (1, 3, garbage.step_count):
         assert kill_at(whole, tmp_path / str(at), at, late=at == 3) == parts_of(cleared)
 
 
@@ -141,7 +141,7 @@ def test_only_what_no_kept_version_names_goes(tmp_path: Path) -> None:
     versions = (["a", "b"], ["a", "b", "c"], ["c", "d"])
     for words in versions:
         build_toy(tmp_path, words, rows_per_shard=1)
-    assert plan(tmp_path, versions[2], gone=[], kept=[1, 2, 3], sweep=False).steps == 0
+    assert plan(tmp_path, versions[2], gone=[], kept=[1, 2, 3], sweep=False).step_count == 0
     clear_up(tmp_path, versions[2], gone=[1], kept=[2, 3], sweep=False)
     check_version(tmp_path, 2, versions[1])
     check_version(tmp_path, 3, versions[2])
