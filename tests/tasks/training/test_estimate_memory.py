@@ -93,7 +93,11 @@ SEEING = {"train_vision": True, "vision_tuning": "full"}
 
 def test_sizes_are_counted_by_hand():
     # Query and output 64 x 64, key and value 64 x 32, the network's three 64 x 96.
-    assert (OWN.whole, OWN.layer, OWN.table) == (250_000, 2 * 4096 + 2 * 2048 + 3 * 6144, 38_400)
+    assert (OWN.whole, OWN.layer, OWN.embedding_weights) == (
+        250_000,
+        2 * 4096 + 2 * 2048 + 3 * 6144,
+        38_400,
+    )
     assert OWN.language == 2 * 30_720 + 2 * 38_400 == LANGUAGE
     assert OWN.adapters(64) == 2 * 64 * (2 * 128 + 2 * 96 + 3 * 160) == ADAPTERS
     with pytest.raises(ValueError, match="vocab_size"):
