@@ -177,8 +177,8 @@ def test_of_a_long_log_the_line_that_matters_is_found(log, cause):
 
 @pytest.mark.parametrize("fault", ["never", "other"])
 def test_a_server_that_does_not_answer_in_time_is_stopped(servers, diary, fault):
-    with pytest.raises(ServerError, match=r"tiny .*4\.5 s .*launch\.start_timeout_seconds"):
-        ready(servers, config_of(diary, fault=fault, start_seconds=4.5))
+    with pytest.raises(ServerError, match=r"tiny .*9\.5 s .*launch\.start_timeout_seconds"):
+        ready(servers, config_of(diary, fault=fault, start_seconds=9.5))
     assert are_gone(entries(diary)[0], within_s=0)
 
 
