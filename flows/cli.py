@@ -15,7 +15,7 @@ from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
 from pairwright.flows.verbs import VERBS
-from pairwright.flows.verbs.options import OWED, STOPPED, WRONG, load_plugins
+from pairwright.flows.verbs.options import STOPPED, UNFINISHED, WRONG, load_plugins
 from pairwright.flows.verbs.options import app as registered
 from pairwright.schemas.errors import ConfigError, ModelError, PairwrightError, SourceError
 
@@ -161,7 +161,7 @@ def main() -> None:
         app()
     except PairwrightError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(WRONG if isinstance(error, ConfigError | SourceError | ModelError) else OWED)
+        sys.exit(WRONG if isinstance(error, ConfigError | SourceError | ModelError) else UNFINISHED)
     except KeyboardInterrupt:
         print("Stopped.", file=sys.stderr)
         sys.exit(STOPPED)

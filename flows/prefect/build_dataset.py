@@ -153,5 +153,5 @@ def _end_of(dataset: Dataset) -> State[None]:
     if report.is_complete:
         return Completed(message=f"all done, version {report.verdict.version}")
     status = report.status(dataset.url)
-    lines = [line for line in (report.stopped, *status.owing, *status.held) if line]
+    lines = [line for line in (report.stopped, *status.unfinished_lines, *status.held) if line]
     return Failed(message="\n".join(dict.fromkeys(lines)))

@@ -247,7 +247,9 @@ class Rounds:
         if not report.is_complete or not report.snapshot:
             status = report.status(self.folder.url)
             failures = [str(failure) for failure in report.failures[:1]]
-            why = " ".join([report.stopped, *status.owing, *status.held, *failures]).strip()
+            why = " ".join(
+                [report.stopped, *status.unfinished_lines, *status.held, *failures]
+            ).strip()
             raise TrainingError(f"{self._run(number).folder}: waits for its build: {why}")
         return report.snapshot.number
 

@@ -211,7 +211,7 @@ def refilter(
     if refiltered.gained:
         print(f"{CLUSTERED} Among those that come: {'; '.join(refiltered.gained_names)}.")
     if refiltered.failures:
-        raise typer.Exit(options.OWED)
+        raise typer.Exit(options.UNFINISHED)
     if keep:
         print(f"Kept. Make the missing rows of these pairs with: pairwright resume {dataset}")
         return
@@ -268,7 +268,7 @@ def fetch(
     if fetched.faults:
         if check:
             print("Fetch the missing files with the same command without --check.", file=sys.stderr)
-        raise typer.Exit(options.OWED)
+        raise typer.Exit(options.UNFINISHED)
     if fetched.files:
         print(f"All weights of the {profile} profile are present.")
     else:

@@ -78,7 +78,7 @@ def captions(
     else:
         _print_scores(matched, scored, protocol)
     if metric and scored.skipped:
-        raise typer.Exit(options.OWED)
+        raise typer.Exit(options.UNFINISHED)
 
 
 def _describe_scores(
@@ -209,7 +209,7 @@ def model(
         options.print_table(*evaluated.cells())
         print("\n".join(evaluated.notes()))
     if evaluated.results.pending:
-        raise typer.Exit(options.OWED)
+        raise typer.Exit(options.UNFINISHED)
 
 
 def _print_benchmarks() -> None:

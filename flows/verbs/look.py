@@ -64,7 +64,7 @@ def status(
     for message in damaged:
         print(f"error: {message}", file=sys.stderr)
     if damaged:
-        raise typer.Exit(options.OWED)
+        raise typer.Exit(options.UNFINISHED)
     if verify:
         print("Every file is sound: no byte has changed.", file=sys.stderr)
 
@@ -82,7 +82,7 @@ def _print_status(status: "Status") -> None:
     """Print the counts of a dataset's stages, the reasons, and what to do next."""
     options.print_stages(status.counts)
     options.print_reasons(status.counts)
-    for line in (*status.owing, *status.held):
+    for line in (*status.unfinished_lines, *status.held):
         print(line)
     if status.unfinished:
         print(f"Rows are unfinished. Finish them with: pairwright resume {status.dataset}")
@@ -168,7 +168,7 @@ def decide(
     for line in refused:
         print(f"not stored: {line}", file=sys.stderr)
     if refused:
-        raise typer.Exit(options.OWED)
+        raise typer.Exit(options.UNFINISHED)
 
 
 def _say_refused(stored: "Sorted") -> Iterator[str]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # the application, with which the modules of this folder register their verbs
 app = typer.Typer(rich_markup_mode=None)
 
-OWED = 1
+UNFINISHED = 1
 WRONG = 2
 STOPPED = 130
 
@@ -182,7 +182,7 @@ def conclude(dataset: "Dataset") -> None:
     lines: list[str] = []
     if report and report.stopped and not status.held:
         lines.append(report.stopped)
-    lines += status.owing
+    lines += status.unfinished_lines
     if status.unfinished:
         lines.append(
             f"{status.unfinished:,} rows are unfinished. Finish them with: pairwright resume "
@@ -191,7 +191,7 @@ def conclude(dataset: "Dataset") -> None:
     for line in (*lines, *status.held):
         print(line, file=sys.stderr)
     if status.unfinished or status.held:
-        raise typer.Exit(OWED)
+        raise typer.Exit(UNFINISHED)
     version = f" as version {status.version}" if status.version else ""
     print(f"Done: {dataset.url}{version}. Look at it with: pairwright report {dataset.url}")
 

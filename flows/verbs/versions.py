@@ -156,7 +156,7 @@ def gc(
         )
     if collected.blocked:
         print(f"error: removed images are still in the files: {collected.blocked}", file=sys.stderr)
-        raise typer.Exit(options.OWED)
+        raise typer.Exit(options.UNFINISHED)
 
 
 def _print_deleted(collected: "Collected", *, dry_run: bool) -> None:
@@ -215,7 +215,7 @@ def doctor(
         for name, missing in lacks.items():
             print(_say_lacks(name, missing, hint="" if profile else f" See: {DOCTOR} {name}"))
     if all(lacks.values()):
-        raise typer.Exit(options.OWED)
+        raise typer.Exit(options.UNFINISHED)
 
 
 def _print_checks(checks: "Sequence[MachineCheck]") -> None:

@@ -93,17 +93,19 @@ def _plan_collection(folder: Folder, keep: int | None, removal: int) -> Collecte
     newest_numbers = numbers[-keep:] if keep else numbers
     gone = {number: OUTDATED for number in numbers if number not in newest_numbers}
     live = garbage.LiveFiles()
-    tables, owes = _mark_current(folder, live)
-    blocked = _say_blocked(folder, removal, owes=owes) if removal else ""
+    tables, unfinished = _mark_current(folder, live)
+    blocked = _say_blocked(folder, removal, unfinished=unfinished) if removal else ""
     purges = bool(removal) and not blocked
     if purges:
         gone.update(_mark_clean_versions(folder, newest_numbers, live))
     else:
         _mark_versions(folder, newest_numbers, live)
         _mark_runs(folder, live)
-    if owes and not purges:
+    if unfinished and not purges:
         _mark_tables(folder, tables, live)
-    tables += _mark_extra_tables(folder, live, strictly=purges, everything=owes and not purges)
+    tables += _mark_extra_tables(
+        folder, live, strictly=purges, everything=unfinished and not purges
+    )
     return Collected(
         plan=_sweep(folder, live, sorted(gone), tables, purges=purges),
         live=live,
@@ -120,14 +122,14 @@ def _mark_current(folder: Folder, live: garbage.LiveFiles) -> tuple[list[str], b
     """Mark the files of the current tables; return these, and whether rows are unfinished."""
     with open_present(folder).resolved() as (build, stages):
         live.mark_build(build)
-    owes = any(counts.pending for _, counts in stages)
-    return [planned.table for planned, _ in stages], owes
+    unfinished = any(counts.pending for _, counts in stages)
+    return [planned.table for planned, _ in stages], unfinished
 
 
-def _say_blocked(folder: Folder, removal: int, *, owes: bool) -> str:
+def _say_blocked(folder: Folder, removal: int, *, unfinished: bool) -> str:
     """Return why files of removed images cannot be deleted yet, and what to do; empty: they can."""
     resume = f"pairwright resume {folder.url}"
-    if owes:
+    if unfinished:
         return f"rows are unfinished without the removed images. First run: {resume}"
     newest = latest_snapshot(folder)
     if newest and newest.content.get("takedowns", 0) < removal:

@@ -124,7 +124,7 @@ class Status:
         return sum(count.failed + count.pending for count in self.counts)
 
     @property
-    def owing(self) -> list[str]:
+    def unfinished_lines(self) -> list[str]:
         """Return a line for each unfinished stage.
 
         How many, why, and the command that retries only those.
@@ -147,10 +147,12 @@ class Status:
         for row in rows:
             cells = zip(heads, row, strict=True)
             lines.append(", ".join(f"{head} {cell}" for head, cell in cells if cell))
-        return "\n".join([*lines, *self.owing, *self.held])
+        return "\n".join([*lines, *self.unfinished_lines, *self.held])
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p>{html.escape(line)}</p>" for line in (*self.owing, *self.held))
+        notes = "".join(
+            f"<p>{html.escape(line)}</p>" for line in (*self.unfinished_lines, *self.held)
+        )
         return show_stages(self.dataset, self.version, self.counts) + notes
 
 

@@ -153,7 +153,7 @@ class Version:
             yield build, stages
 
     def resolve(self, build: Build, planned: Iterable[Planned]) -> list[tuple[Planned, Counts]]:
-        """Settle some of its stages, after the earlier ones.
+        """Resolve some of its stages, after the earlier ones.
 
         Return them with the version's counts.
         """

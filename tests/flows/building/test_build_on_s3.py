@@ -1,5 +1,5 @@
-"""A build on an object store, in two worker processes, gives the rows of one on a disk, and owes
-nothing then.
+"""A build on an object store, in two worker processes, gives the rows of one on a disk, and leaves
+nothing unfinished then.
 
 Its report names the command whose address opens in a browser.
 """

@@ -1,4 +1,4 @@
-"""Plans as a user meets them: a trial, what an existing dataset owes, and what is not known."""
+"""Plans as a user meets them: a trial, unfinished rows of a dataset, and what is not known."""
 
 import json
 import shutil

@@ -123,12 +123,12 @@ def test_rows_that_fail_are_owed_and_made_at_the_next_run(out, clean):
         return Status(500) if fails else answer(request)
 
     with chat_server(fail_a_fifth) as server:
-        owing = build(out, server, "models.chat.max_attempts=1")
+        failing = build(out, server, "models.chat.max_attempts=1")
         down = False
         report = build(out, server, "models.chat.max_attempts=1")
-    reasons = {reason for count in owing.counts for reason in count.reasons if count.failed}
+    reasons = {reason for count in failing.counts for reason in count.reasons if count.failed}
     assert "server error" in reasons
-    for count in owing.counts:
+    for count in failing.counts:
         assert count.of == count.ok + count.dropped + count.failed + count.pending
     assert report.is_complete
     assert rows_of(out) == rows

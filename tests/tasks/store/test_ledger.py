@@ -60,7 +60,7 @@ class Tables:
         return [(row["key"], row["shard"]) for row in rows]
 
     def sources(self, *stages: Stage) -> dict[str, str]:
-        """Settle stages, the words first; return what the last one owes: the names of its inputs by
+        """Resolve stages, the words first; return the unfinished inputs of the last: their names by
         their keys."""
         for stage in (WORDS, *stages):
             self.resolve(stage)
