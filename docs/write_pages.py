@@ -144,7 +144,7 @@ def _table_row(stage: Stage) -> str:
         f"`{stage.writes.__name__}`",
         _cell(_description(stage)),
         _names(stage.reads),
-        _names(sorted(stage.tables - stage.reads.keys())),
+        _names(sorted(stage.input_tables - stage.reads.keys())),
     )
     return f"| {' | '.join(cells)} |"
 

@@ -470,7 +470,7 @@ class Dataset:
         return f"<dataset {self.url}{version}: {', '.join(self.tables)}>"
 
     def _repr_html_(self) -> str:
-        return show_stages(self.url, self.number, self.version.counts())
+        return show_stages(self.url, self.number, self.version.stage_counts())
 
 
 def _settings_lines(settings: Settings) -> list[str]:

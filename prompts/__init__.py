@@ -54,7 +54,7 @@ class Wordings:
 
 
 @cache
-def load(name: str) -> Prompt:
+def load_prompt(name: str) -> Prompt:
     """Read the prompt ``NAME.j2``."""
     return _prompt(_read(f"{name}.j2"))
 

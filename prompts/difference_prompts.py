@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from random import Random
 
-from pairwright.prompts import difference_verbs, load, natural_verbs
+from pairwright.prompts import difference_verbs, load_prompt, natural_verbs
 
 UNCHANGED = "{second}. Both images show {first}."
 """Description of an unchanged pair (ours): without a difference, the template cannot be filled."""
@@ -80,7 +80,7 @@ def instruct(
     else:
         name = WITHOUT_CAPTIONS[name]
     template = fill_template(verbs, SLOT, SLOT)
-    return Instruction(name, load(name).render(**values, template=template), basis)
+    return Instruction(name, load_prompt(name).render(**values, template=template), basis)
 
 
 def fill_template(
@@ -92,7 +92,7 @@ def fill_template(
     if not verbs:
         return UNCHANGED.format(first=first, second=second)
     first_verb, second_verb = verbs
-    return load(TEMPLATE).render(
+    return load_prompt(TEMPLATE).render(
         first_verb=first_verb,
         first=first,
         second_verb=second_verb,

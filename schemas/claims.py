@@ -114,7 +114,7 @@ def stands(thing: SceneObject, relation: Relation, other: SceneObject) -> bool:
     return nearer and 2 * overlap >= narrower
 
 
-def holds(claim: Claim, graphs: Graphs) -> bool:
+def is_true_claim(claim: Claim, graphs: Graphs) -> bool:
     """Return whether the claim is true of the pair of photographs."""
     graph = graphs[claim.side]
     if claim.kind == "no_change":
@@ -137,15 +137,15 @@ def holds(claim: Claim, graphs: Graphs) -> bool:
 
 def all_hold(claims: Iterable[Claim], graphs: Graphs) -> bool:
     """Return whether a text with these claims is true of the pair."""
-    return all(holds(claim, graphs) for claim in claims)
+    return all(is_true_claim(claim, graphs) for claim in claims)
 
 
 def may_hold(claims: Iterable[Claim], graphs: Graphs) -> bool:
     """Return whether a text may pass for true: a relation does unless its opposite holds."""
 
     def is_open(claim: Claim) -> bool:
-        return claim.relation is not None and not holds(
+        return claim.relation is not None and not is_true_claim(
             claim.model_copy(update={"relation": OPPOSITES[claim.relation]}), graphs
         )
 
-    return all(holds(claim, graphs) or is_open(claim) for claim in claims)
+    return all(is_true_claim(claim, graphs) or is_open(claim) for claim in claims)

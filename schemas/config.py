@@ -291,7 +291,7 @@ class UnitingConfig(Section):
     """Whether images are excluded."""
 
     @property
-    def limits(self) -> bool:
+    def is_capped(self) -> bool:
         """Return whether a pair depends on all others."""
         return bool(self.max_pairs_per_image or self.max_pairs_per_group)
 
@@ -472,7 +472,7 @@ class Profile(Section):
         return self.source.partition(":")[2]
 
     @property
-    def sources(self) -> SourceConfig:
+    def source_config(self) -> SourceConfig:
         """Return the settings of the sources stage."""
         return SourceConfig(
             kind=self.source_kind,
@@ -521,7 +521,7 @@ class Profile(Section):
         if seed and filled_by(seed):
             section = section.fill(seed=self.seed)
         if isinstance(section, ServedSection) and section.may_ask:
-            section = section.fill(chat=self.served[section.asks])
+            section = section.fill(chat=self.chat_models[section.asks])
         return section
 
     @property
@@ -535,7 +535,7 @@ class Profile(Section):
         return name if name in self.models else "chat"
 
     @property
-    def served(self) -> dict[str, ChatConfig]:
+    def chat_models(self) -> dict[str, ChatConfig]:
         """Return the served model that each name stands for."""
         names = ("", *STANDARD_MODELS, *self.models)
         return {name: self.models.get(self.model_named(name), ChatConfig()) for name in names}

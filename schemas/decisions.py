@@ -143,7 +143,7 @@ class Decisions:
             self, by_key={key: one for key, one in self.by_key.items() if one.verdict != "edit"}
         )
 
-    def count(self) -> dict[str, int]:
+    def count_verdicts(self) -> dict[str, int]:
         """Return the number of decisions by verdict."""
         return dict(sorted(Counter(one.verdict for one in self.by_key.values()).items()))
 

@@ -43,7 +43,7 @@ class Plugin:
     def __str__(self) -> str:
         return f"plugin {self.origin}, pairwright.{self.group} {self.name!r}"
 
-    def load(self) -> Any:
+    def load_object(self) -> Any:
         """Return the object."""
 
         def refuse(error: Exception) -> ConfigError:
@@ -72,7 +72,7 @@ class Registry(UserDict[str, P], Generic[P]):
 
     def __missing__(self, name: str) -> P:
         plugin = self.plugins[name]
-        found = plugin.load()
+        found = plugin.load_object()
         called = name_of(self.group, found)
         if not isinstance(found, self.kind) or called != name:
             kind = type(found).__name__
@@ -214,7 +214,7 @@ def read_settings(stages: object) -> object:
 def settings_model(name: str) -> type[Section]:
     """Return the settings model of a plugin's stage; all of its fields have defaults."""
     plugin = find_plugins("stages")[name]
-    kind = getattr(plugin.load(), "config", None)
+    kind = getattr(plugin.load_object(), "config", None)
     if not (isinstance(kind, type) and issubclass(kind, Section)):
         raise ConfigError(
             f"{plugin}: must be a Stage whose config is a subclass of Section, "

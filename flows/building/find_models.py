@@ -23,7 +23,7 @@ from pairwright.tasks.mining import search_neighbours
 from pairwright.tasks.models.check_packages import require_faiss
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.verify_weights import Verified, verify_lookups, verify_served
-from pairwright.tasks.models.weights import is_local
+from pairwright.tasks.models.weights import is_model_folder
 from pairwright.tasks.serving.launch import Servers
 from pairwright.tasks.serving.probe import probe_model
 from pairwright.tasks.store.executor import count_own_processes
@@ -65,7 +65,7 @@ def served_models(profile: Profile, until: str) -> dict[str, ChatConfig]:
     """Return the served models that the build asks, by field of the profile."""
     sections = _served_sections(profile, until)
     names = dict.fromkeys(profile.model_named(section.asks) for section in sections)
-    return {f"models.{name}": profile.resolved.served[name] for name in names}
+    return {f"models.{name}": profile.resolved.chat_models[name] for name in names}
 
 
 def _served_sections(profile: Profile, until: str) -> list[ServedSection]:
@@ -115,7 +115,7 @@ def start_server(servers: Servers, profile: Profile, planned: Planned) -> Planne
     Free the GPU for one that loads models.
     """
     if count_own_processes(planned) and count_gpus():
-        servers.stop()
+        servers.stop_server()
     config = planned.config
     if not isinstance(config, ServedSection) or not config.is_served:
         return planned
@@ -190,5 +190,5 @@ def served_on_hub(profile: Profile, until: str) -> dict[str, ChatConfig]:
     return {
         name: chat
         for name, chat in served_models(profile, until).items()
-        if chat.launch and chat.model and not is_local(chat.model)
+        if chat.launch and chat.model and not is_model_folder(chat.model)
     }

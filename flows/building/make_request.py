@@ -98,7 +98,7 @@ def _check_out(out: str, profile: Profile) -> None:
         raise ConfigError(f"--out {out}: {existing} is a file; name a folder")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise ConfigError(f"--out {out}: {existing} cannot be written to")
-    source = profile.sources.path
+    source = profile.source_config.path
     if not source or "://" in source or not Path(source).is_dir():
         return
     if path.resolve().is_relative_to(Path(source).resolve()):

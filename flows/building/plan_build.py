@@ -23,7 +23,7 @@ from pairwright.tasks.store.executor import Outcome, ShardFailed, count_own_proc
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.open_tables import RECORD
-from pairwright.tasks.store.part import Part, read_about, read_columns
+from pairwright.tasks.store.part import Part, read_about, read_part_columns
 from pairwright.tasks.store.pool import Workers, count_cores
 from pairwright.tasks.store.scratch import own_temporary_folder, scratch_folder
 from pairwright.tasks.store.stage import Planned
@@ -86,9 +86,9 @@ class Timer(LineWatcher):
         super().__init__()
         self.seconds: dict[str, float] = {}
 
-    def advance(self, planned: Planned, outcome: Outcome) -> None:
+    def finish_shard(self, planned: Planned, outcome: Outcome) -> None:
         """Time a shard."""
-        super().advance(planned, outcome)
+        super().finish_shard(planned, outcome)
         rows = outcome.shard.stop - outcome.shard.start
         self.seconds[planned.stage.name] = outcome.seconds / rows
 
@@ -126,7 +126,7 @@ def plan_build(version: Version, *, is_new: bool, trial: int = 0) -> Plan:
     """Return the plan of a build."""
     before: dict[str, Counts] = {}
     if not is_new:
-        before = {counts.stage: counts for counts in version.counts()}
+        before = {counts.stage: counts for counts in version.stage_counts()}
     known = set[bytes]() if is_new else _read_known_keys(version)
     keys = _list_keys(version)
     new_items = sum(key not in known for key in keys)
@@ -168,14 +168,14 @@ def _read_known_keys(version: Version) -> set[bytes]:
     """Return the keys of the items that the dataset lists."""
     keys = set[bytes]()
     for name in version.items:
-        table, _ = read_columns(Part(version.folder, name), ("key",))
+        table, _ = read_part_columns(Part(version.folder, name), ("key",))
         keys.update(map(bytes.fromhex, table.column("key").to_pylist()))
     return keys
 
 
 def _list_keys(version: Version) -> list[bytes]:
     """Return the keys of the items that the source lists now."""
-    source = version.profile.sources
+    source = version.profile.source_config
     items = READERS[source.kind].list_items(source, version.limit)
     return [bytes.fromhex(item.key) for item in items]
 
@@ -232,7 +232,9 @@ def _measure_stage(
     """Return the rates of a stage of the trial, whose rows are not all pending."""
     name = planned.stage.name
     done = counts.of - counts.pending
-    parts = [Part(folder, f"{planned.table}/{file}") for file in folder.names(planned.table)]
+    parts = [
+        Part(folder, f"{planned.table_path}/{file}") for file in folder.names(planned.table_path)
+    ]
     totals = dict.fromkeys(ASKED, 0)
     for part in parts:
         if part.name.endswith(".parquet"):
@@ -297,7 +299,7 @@ def _count_parallel_shards(version: Version, planned: Planned, inputs: float) ->
     """Return the number of a stage's shards that run at once."""
     run = version.profile.run
     stage = planned.stage
-    reader = READERS[version.profile.sources.kind]
+    reader = READERS[version.profile.source_config.kind]
     rows_per_shard = (
         run.rows_per_shard_of.get(stage.name)
         or (planned.reads_source and reader.rows_per_shard)

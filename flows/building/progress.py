@@ -56,22 +56,22 @@ class LineWatcher:
     def __init__(self, *, shards: bool = True) -> None:
         self.shards = shards
 
-    def waiting(self, planned: Planned) -> None:
+    def note_waiting(self, planned: Planned) -> None:
         """Log that another build holds the table."""
         log.info("%s: another build is working on this table; waiting for it", planned.stage.name)
 
-    def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
+    def begin_stage(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
         """Log the unfinished rows."""
         rows = _count_inputs(shards)
         if rows:
             log.info("%s: %d unfinished rows in %d shards", planned.stage.name, rows, len(shards))
 
-    def advance(self, planned: Planned, outcome: Outcome) -> None:
+    def finish_shard(self, planned: Planned, outcome: Outcome) -> None:
         """Log the outcome of a shard."""
         if self.shards:
             log_outcome(planned, outcome)
 
-    def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
+    def finish_stage(self, planned: Planned, counts: Counts, seconds: float) -> None:
         """Log the counts of the stage."""
         log.info(
             "%s: in=%d ok=%d dropped=%d failed=%d pending=%d %.1f s",
@@ -100,13 +100,13 @@ class BarWatcher(LineWatcher):
             console=console,
         )
 
-    def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
+    def begin_stage(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
         """Start a bar if rows are unfinished."""
         rows = _count_inputs(shards)
         if rows:
             self.progress.add_task(planned.stage.name, total=rows, rate="")
 
-    def advance(self, planned: Planned, outcome: Outcome) -> None:
+    def finish_shard(self, planned: Planned, outcome: Outcome) -> None:
         """Move the bar by the shard's rows."""
         if isinstance(outcome.result, ShardFailed):
             log_outcome(planned, outcome)
@@ -115,7 +115,7 @@ class BarWatcher(LineWatcher):
         rate = task.completed / max(task.elapsed or 0, 1e-6)
         self.progress.update(task.id, rate=f"{rate:,.1f} rows/s")
 
-    def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
+    def finish_stage(self, planned: Planned, counts: Counts, seconds: float) -> None:
         """Do nothing: the bar shows it, and the table follows."""
 
 
@@ -207,8 +207,8 @@ class MeteredWatcher(LineWatcher):
 
         super().__init__()
         self.shown = shown
-        self.waiting = shown.waiting
-        self.end = shown.end
+        self.note_waiting = shown.note_waiting
+        self.finish_stage = shown.finish_stage
         by_outcome = ["stage", "outcome"]
         self.rows = Counter("pairwright_rows", "Rows written.", by_outcome, registry=registry)
         self.shards = Counter(
@@ -224,12 +224,12 @@ class MeteredWatcher(LineWatcher):
             "pairwright_owed_rows", "Input rows not done yet.", ["stage"], registry=registry
         )
 
-    def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
+    def begin_stage(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
         """Set the number of unfinished rows."""
         self.unfinished.labels(planned.stage.name).set(_count_inputs(shards))
-        self.shown.begin(planned, shards)
+        self.shown.begin_stage(planned, shards)
 
-    def advance(self, planned: Planned, outcome: Outcome) -> None:
+    def finish_shard(self, planned: Planned, outcome: Outcome) -> None:
         """Count the rows and seconds of a shard."""
         stage = planned.stage.name
         self.seconds.labels(stage).inc(outcome.seconds)
@@ -238,7 +238,7 @@ class MeteredWatcher(LineWatcher):
         else:
             self.shards.labels(stage, "done").inc()
             self._count_rows(planned, outcome.shard, outcome.result)
-        self.shown.advance(planned, outcome)
+        self.shown.finish_shard(planned, outcome)
 
     def _count_rows(self, planned: Planned, shard: ShardRef, done: ShardDone) -> None:
         """Count the rows of a shard that is done, and the tokens of its answers."""

@@ -100,7 +100,7 @@ def run_build(request: Request, executor: Executor) -> Report:
     if version.pipeline.caveat:
         log.warning("%s", version.pipeline.caveat)
     began = now()
-    source = version.profile.sources
+    source = version.profile.source_config
     listed = iter(READERS[source.kind].list_items(source, version.limit))
     first = list(islice(listed, 1))  # a source that cannot be listed leaves no folder
     with in_use(folder):  # so that no clean-up deletes the listing
@@ -253,8 +253,8 @@ def _embed_source(version: Version, source: str, executor: Executor) -> str:
             f"{source}: not all images to exclude could be read: build again, or leave it out"
         )
     present = open_present(folder)
-    embeddings = present.find(embed_images.STAGE.name)
-    images = present.find(read_items.IMAGES.name)
+    embeddings = present.find_stage(embed_images.STAGE.name)
+    images = present.find_stage(read_items.IMAGES.name)
     with present.resolved() as (build, _):
         name = write_references(build, embeddings, images)
     return f"{folder.url}/{name}"
@@ -276,15 +276,15 @@ def run_stage(
     watcher = executor.watcher
     submit = submit or executor.submit
     failures: list[ShardFailed] = []
-    with build.locked(planned, watcher.waiting):
+    with build.lock_stage(planned, watcher.note_waiting):
         counts = build.resolve(planned)
         shards: list[ShardRef] = []
         if request is None or request.selects(planned.stage):
             shards = build.shards(planned, reason=request.only_reason if request else "")
-        watcher.begin(planned, shards)
+        watcher.begin_stage(planned, shards)
         done = 0
         for outcome in submit(planned, shards):
-            watcher.advance(planned, outcome)
+            watcher.finish_shard(planned, outcome)
             if isinstance(outcome.result, ShardFailed):
                 failures.append(outcome.result)
             else:
@@ -293,5 +293,5 @@ def run_stage(
             if done == len(shards):
                 build.drop_journals(planned)
             counts = build.resolve(planned)
-    watcher.end(planned, counts, time.monotonic() - start)
+    watcher.finish_stage(planned, counts, time.monotonic() - start)
     return counts, failures

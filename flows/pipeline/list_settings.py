@@ -78,7 +78,7 @@ def _settings_by_name(section: str, profile: Profile) -> dict[str, Setting]:
     model_name = rest.partition(".")[0]
     if first == "models" and model_name in STANDARD_MODELS:
         described.append(model_name)
-    models = {name: profile.served[name] for name in described} | profile.models
+    models = {name: profile.chat_models[name] for name in described} | profile.models
     stages = {name: settings_model(name)() for name in find_plugins("stages")} | profile.stages
     complete = profile.model_copy(update={"models": models, "stages": stages})
     settings = {setting.name: setting for setting in _walk("build", Profile, complete)}

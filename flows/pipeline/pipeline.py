@@ -31,7 +31,7 @@ def list_stages(plugins: Iterable[str]) -> tuple[Stage, ...]:
     stages = sorted((*STAGES, *added), key=lambda stage: GROUPS.index(stage.group))
     tables = {LISTING}
     for stage in stages:
-        missing = stage.tables - tables
+        missing = stage.input_tables - tables
         if stage in added and missing:
             raise ConfigError(
                 f"plugin's stage {stage.name}: reads {', '.join(missing)}, "
@@ -84,7 +84,7 @@ class Pipeline:
         needed = {*RESULTS, *self.profile.stages, self.until}
         for name in reversed(list(switched_on)):
             if name in needed:
-                needed |= switched_on[name].tables
+                needed |= switched_on[name].input_tables
         return {name: inputs for name, inputs in switched_on.items() if name in needed}
 
     @property

@@ -108,7 +108,7 @@ def update_dataset(dataset: str) -> State[None]:
     with log_to_prefect():
         opened = Dataset.open(dataset)
         try:
-            with hold(folder, LOCK, _Busy.refuse if folder.is_local else None):
+            with hold(folder, LOCK, _Busy.raise_busy if folder.is_local else None):
                 opened.resume(executor=open_in_prefect)
                 return _end_of(opened)
         except _Busy:
@@ -120,7 +120,7 @@ def update_dataset(dataset: str) -> State[None]:
 
 class _Busy(Exception):  # noqa: N818  (not an error: another update is running)
     @classmethod
-    def refuse(cls) -> None:
+    def raise_busy(cls) -> None:
         raise cls
 
 

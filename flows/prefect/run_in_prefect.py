@@ -159,7 +159,7 @@ def evaluate_model(
         evaluated = models.evaluate_model(config, watch=log_steps)
         scores = evaluated.results.scores
         rows = [asdict(score) for score in scores]
-        publish_table(f"scores-{benchmark}", rows, "\n\n".join(evaluated.notes()))
+        publish_table(f"scores-{benchmark}", rows, "\n\n".join(evaluated.summary_lines()))
     pending = evaluated.results.pending
     if pending:
         return Failed(

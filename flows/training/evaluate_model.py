@@ -120,13 +120,13 @@ class Evaluated:
         """Return all of it for scripts; shares are fractions."""
         return {**self.metadata(), **self.results.as_json()}
 
-    def cells(self) -> Iterator[tuple[object, ...]]:
+    def table_lines(self) -> Iterator[tuple[object, ...]]:
         """Yield heads and scores with their intervals; shares are times 100."""
         yield "score", "of", ">value", f">{CONFIDENCE:.0%} interval", ">items"
         for score in self.results.scores:
             yield show_score(score)
 
-    def notes(self) -> Iterator[str]:
+    def summary_lines(self) -> Iterator[str]:
         """Yield the number of items, what was left out, and the files."""
         counts = self.results.counts
         yield (
@@ -151,7 +151,7 @@ class Evaluated:
             return folder
         return None
 
-    def rows(self, run: str) -> Iterator[EvaluationRow]:
+    def score_rows(self, run: str) -> Iterator[EvaluationRow]:
         """Yield the scores as rows of a dataset's table."""
         metadata = self.metadata()
         names = [name for name in ("version", "limit", "perturbed", "judge") if metadata[name]]
@@ -217,7 +217,7 @@ def _open_data(config: EvaluationConfig, opened: Version | None) -> Data:
 
     def entries(kind: str, split: str) -> Iterator[tuple[str, dict[str, Any]]]:
         reading = ReadingConfig(splits=(split,))
-        source = Profile(source=f"{kind}:{config.data}", reading=reading).sources
+        source = Profile(source=f"{kind}:{config.data}", reading=reading).source_config
         for item in READERS[kind].list_items(source, None):
             yield item.name, json.loads(item.locator)
 
@@ -294,7 +294,7 @@ def _write(evaluated: Evaluated) -> None:
     run = evaluated.run_folder
     if run:
         dataset = Folder(str(run.parent.parent))
-        write_evaluation(dataset, list(evaluated.rows(run.name)))
+        write_evaluation(dataset, list(evaluated.score_rows(run.name)))
 
 
 def _find_judge(benchmark: Benchmark, config: EvaluationConfig) -> ChatConfig | None:
@@ -311,7 +311,7 @@ def _find_judge(benchmark: Benchmark, config: EvaluationConfig) -> ChatConfig | 
         if "://" in judge:
             judge = ChatConfig(endpoint=(judge,))
         else:
-            judge = load_profile(judge).served["judge"]
+            judge = load_profile(judge).chat_models["judge"]
     if config.judge_model:
         judge = judge.model_copy(update={"model": config.judge_model})
     return probe_model(judge, field="--judge")
@@ -338,7 +338,7 @@ def _load_model(config: EvaluationConfig) -> tuple[Respond, str]:
     # As in a training: threads that spin while they wait take five times as long beside other work.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from pairwright.tasks.training.answer_questions import LocalModel, answer_questions
-    from pairwright.tasks.training.namc.captioner import answer_pairs, identify, is_namc
+    from pairwright.tasks.training.namc.captioner import answer_pairs, identify_captioner, is_namc
 
     finished = Path(config.model, FINISHED)
     name = str(finished) if finished.is_dir() else config.model
@@ -349,6 +349,6 @@ def _load_model(config: EvaluationConfig) -> tuple[Respond, str]:
             del answers  # it is as fast to ask again
             return answer_pairs(questions, folder=folder, batch=config.batch)
 
-        return respond, identify(folder)
+        return respond, identify_captioner(folder)
     local = LocalModel(find_checkpoint(name, field="CHECKPOINT"), config.max_pixels)
     return partial(answer_questions, local=local, batch=config.batch), local.identity

@@ -90,7 +90,7 @@ class Iterated:
     # continues
     finished: bool
 
-    def cells(self) -> Iterator[Sequence[str]]:
+    def table_lines(self) -> Iterator[Sequence[str]]:
         """Yield heads and rounds as a table."""
         yield HEADS
         for row, is_kept in zip(self.rounds, self.kept, strict=True):
@@ -138,7 +138,7 @@ class Rounds:
         )
 
     @cached_property
-    def profile(self) -> Profile:
+    def base_profile(self) -> Profile:
         """Return the dataset's profile without the rounds' settings."""
         if self._is_new:
             return with_source(load_profile(self.config.profile, self._own), self.config.source)
@@ -147,7 +147,7 @@ class Rounds:
     @property
     def measure_name(self) -> str:
         """Return the name of the measure that compares rounds."""
-        return SHARE if self.profile.source_kind == "scenes" else LOSS
+        return SHARE if self.base_profile.source_kind == "scenes" else LOSS
 
     @property
     def _is_new(self) -> bool:
@@ -212,7 +212,7 @@ class Rounds:
                 )
             max_pixels = config.model.max_pixels
         settings = self._settings_of_round(Path("checkpoint"), max_pixels)
-        check_launch(change_profile(self.profile, settings).models["policy"], POLICY)
+        check_launch(change_profile(self.base_profile, settings).models["policy"], POLICY)
 
     def _settings_of_round(self, checkpoint: Path, max_pixels: int) -> list[str]:
         """Return the settings of a build in which the model writes."""
@@ -224,8 +224,8 @@ class Rounds:
             f"{POLICY}.revision": revision,
             f"{POLICY}.max_pixels": max_pixels,
             f"{POLICY}.launch.enabled": True,
-            f"{POLICY}.launch.command": self.profile.served["chat"].launch.command,
-            "sampled_texts.samples": max(SAMPLES, self.profile.sampled_texts.samples),
+            f"{POLICY}.launch.command": self.base_profile.chat_models["chat"].launch.command,
+            "sampled_texts.samples": max(SAMPLES, self.base_profile.sampled_texts.samples),
         }
         for section in self.config.writes:
             values[f"{section}.model"] = "policy"
@@ -324,6 +324,6 @@ def _read_truth(path: Path) -> tuple[float | None, int, float | None]:
 
 def _read_loss(run: Run, config: TrainConfig) -> tuple[float | None, int]:
     """Return the held-out loss, and the number of rows that it is of."""
-    value = MetricsFile(run.metrics).resume().last(HELD_OUT).get("nll")
+    value = MetricsFile(run.metrics).read_until().last(HELD_OUT).get("nll")
     rows = run.data()["rows"].get(config.data.eval_split, 0)
     return value, min(rows, config.data.max_eval_rows or sys.maxsize)

@@ -56,7 +56,7 @@ class RunSummary:
             "yes" if self.finished else "no",
         ]
 
-    def scores(self) -> Iterator[list[object]]:
+    def score_cells(self) -> Iterator[list[object]]:
         """Yield its scores as cells of a table."""
         for row in self.evaluations:
             time = row.at[:16].replace("T", " ")
@@ -71,15 +71,15 @@ def _show_number(value: float | None) -> str:
 def show_score(score: Score | EvaluationRow) -> tuple[object, ...]:
     """Return name, category, value, interval and number of items; shares are times 100."""
 
-    def show(value: float | None) -> str:
+    def format_value(value: float | None) -> str:
         if value is None:
             return "-"
         return f"{100 * value:.2f} %" if score.percent else f"{value:.3f}"
 
     interval = ""
     if score.low is not None and score.high is not None:
-        interval = f"{show(score.low)} to {show(score.high)}"
-    return score.name, score.category or "all", show(score.value), interval, score.items
+        interval = f"{format_value(score.low)} to {format_value(score.high)}"
+    return score.name, score.category or "all", format_value(score.value), interval, score.items
 
 
 def list_runs(folder: Folder) -> list[RunSummary]:
@@ -94,7 +94,7 @@ def list_runs(folder: Folder) -> list[RunSummary]:
 
 
 def _summarise(run: Run, evaluations: list[EvaluationRow]) -> RunSummary:
-    metrics = MetricsFile(run.metrics).resume()
+    metrics = MetricsFile(run.metrics).read_until()
     train = metrics.last(TRAIN)
     held_out = metrics.last(HELD_OUT)
     objective = "?"

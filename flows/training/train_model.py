@@ -97,7 +97,7 @@ def train(
                 time.sleep(LAST_WORD)
                 raise SystemExit(1)
             return _fit(run, folder, prepared, watcher=None)
-        with run.locked():
+        with run.lock_run():
             try:
                 prepared = prepare_run(version, config, run, is_chosen=is_chosen)
             except PairwrightError as error:
@@ -192,7 +192,7 @@ def _begin(run: Run, start: Start, frozen: FrozenData) -> None:
         "mix": frozen.mix,
         "refused": count_reasons(frozen.refused),
     }
-    run.begin(start.config, record, frozen.refused)
+    run.record_start(start.config, record, frozen.refused)
 
 
 def _fit(run: Run, folder: Folder, prepared: Prepared, *, watcher: "Watcher | None") -> Trained:
@@ -229,7 +229,7 @@ def _read_finished(run: Run) -> Trained:
         folder=str(run.folder),
         finished=True,
         was_finished=True,
-        measured=MetricsFile(run.metrics).resume().last(HELD_OUT),
+        measured=MetricsFile(run.metrics).read_until().last(HELD_OUT),
         page=str(page) if page.exists() else "",
     )
 

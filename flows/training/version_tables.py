@@ -47,7 +47,7 @@ class VersionTables:
         return self.version.profile.resolved.embedding
 
     @property
-    def stages(self) -> Mapping[str, Stage]:
+    def stages_by_table(self) -> Mapping[str, Stage]:
         """Return the stages of the version by table."""
         return {planned.stage.name: planned.stage for planned in self.version.planned}
 
@@ -67,18 +67,18 @@ class VersionTables:
 
     def add_missing(self, table: str) -> list[Planned]:
         """Make a table of the pipeline that the version's build did not reach; none if it did."""
-        if table in self.stages:
+        if table in self.stages_by_table:
             return []
         stage = BY_NAME[table]
         return [self.make_table(stage, stage.configure(self.version.profile))]
 
     @contextmanager
-    def open(self, extra: Sequence[Planned] = ()) -> Generator[Build]:
+    def open_tables(self, extra: Sequence[Planned] = ()) -> Generator[Build]:
         """Open the tables of the version and extra ones, all resolved."""
         with self.version.resolved(extra) as (build, _):
             yield build
 
-    def open_dataset(self, url: str) -> "VersionTables":
+    def open_other_dataset(self, url: str) -> "VersionTables":
         """Return the tables of another dataset."""
         return VersionTables(open_version(Folder(url)))
 
@@ -87,7 +87,7 @@ def make_table(
     version: Version, stage: Stage, config: Section, *, after: Sequence[Planned] = ()
 ) -> Planned:
     """Run the pending rows of a stage outside the version; return the planned stage."""
-    planned = version.plan(stage, config, after=after)
+    planned = version.plan_extra(stage, config, after=after)
     with version.opened([*after, planned]) as build, open_executor(version) as executor:
         version.resolve(build, version.planned)
         for earlier in after:

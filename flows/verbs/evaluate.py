@@ -206,8 +206,8 @@ def model(
     if as_json:
         print(json.dumps(evaluated.as_json(), indent=1))
     else:
-        options.print_table(*evaluated.cells())
-        print("\n".join(evaluated.notes()))
+        options.print_table(*evaluated.table_lines())
+        print("\n".join(evaluated.summary_lines()))
     if evaluated.results.pending:
         raise typer.Exit(options.UNFINISHED)
 

@@ -152,7 +152,7 @@ def decide(
     decisions = opened.decisions()
     refused = list(_say_refused(stored)) if stored else []
     if as_json:
-        count = decisions.count()
+        count = decisions.count_verdicts()
         result: dict[str, Any] = {
             "dataset": dataset,
             "stored": len(stored.known) if stored else 0,
@@ -181,7 +181,7 @@ def _say_refused(stored: "Sorted") -> Iterator[str]:
 
 def _print_decisions(dataset: str, decisions: "Decisions") -> None:
     """Print how many rows people have decided about, and how to export them."""
-    count = decisions.count()
+    count = decisions.count_verdicts()
     verdicts = ", ".join(f"{number:,} {VERDICTS[verdict]}" for verdict, number in count.items())
     shown = f" ({verdicts})" if verdicts else ""
     print(f"Rows that people have decided about: {len(decisions):,}{shown}")

@@ -202,7 +202,7 @@ def iterate(
     except KeyboardInterrupt:
         iterated = None
     if iterated and iterated.rounds:
-        options.print_table(*iterated.cells())
+        options.print_table(*iterated.table_lines())
         print(f"Held out: {iterated.measure}. Look at it: {iterated.page}")
     if iterated is None or not iterated.finished:
         options.print_note(f"Stopped. {AGAIN}")
@@ -272,7 +272,7 @@ def runs(dataset: options.DatasetUrl, as_json: options.AsJson = False) -> None:
         print(f"No runs yet. Start one with: pairwright train {dataset} --objective sft")
         return
     options.print_table(RUN_HEADS, *(run.cells() for run in listed))
-    scores = [score for run in listed for score in run.scores()]
+    scores = [score for run in listed for score in run.score_cells()]
     if scores:
         print()
         options.print_table(SCORE_HEADS, *scores)

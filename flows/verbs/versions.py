@@ -55,7 +55,7 @@ def diff(
     if as_json:
         options.print_json(difference)
         return
-    options.print_table(*difference.cells())
+    options.print_table(*difference.table_lines())
     for line in difference.lines():
         print(line)
 

@@ -73,7 +73,7 @@ def collect_garbage(
         removal = last_unswept(folder, read_takedowns(folder))
         if removal and not dry_run:
             for run in _list_runs(folder):
-                stack.enter_context(run.locked())
+                stack.enter_context(run.lock_run())
         collected = _plan_collection(folder, keep, removal)
         if dry_run:
             return collected
@@ -123,7 +123,7 @@ def _mark_current(folder: Folder, live: garbage.LiveFiles) -> tuple[list[str], b
     with open_present(folder).resolved() as (build, stages):
         live.mark_build(build)
     unfinished = any(counts.pending for _, counts in stages)
-    return [planned.table for planned, _ in stages], unfinished
+    return [planned.table_path for planned, _ in stages], unfinished
 
 
 def _say_blocked(folder: Folder, removal: int, *, unfinished: bool) -> str:

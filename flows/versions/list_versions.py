@@ -93,7 +93,7 @@ class VersionDifference:
     settings: list[str]
     stages: list[StageDiff]
 
-    def cells(self) -> Iterator[list[object]]:
+    def table_lines(self) -> Iterator[list[object]]:
         """Yield heads, then per table its rows, and those that came and went."""
         yield [
             "table",

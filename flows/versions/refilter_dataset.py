@@ -56,7 +56,7 @@ def change_thresholds(present: Version, settings: Sequence[str]) -> Version:
     profile = present.profile
     if "neighbours" not in {stage.name for stage in Pipeline(profile, SECTION).running}:
         if profile.pairing == "similarity":
-            why = f"its source ({profile.sources.kind}) brought the pairs"
+            why = f"its source ({profile.source_config.kind}) brought the pairs"
         else:
             why = f"its images pair by {profile.pairing}"
         raise ConfigError(f"{present.folder.url}: {why}: there is nothing to filter again")
@@ -129,6 +129,6 @@ def _name_pairs(version: Version, build: Build, pairs: Sequence[tuple[str, str]]
     if not pairs:
         return []
     names: dict[str, str] = {}
-    for table in stream_live(build, version.find("images"), ["key", "name"]):
+    for table in stream_live(build, version.find_stage("images"), ["key", "name"]):
         names.update(zip(table["key"].to_pylist(), table["name"].to_pylist(), strict=True))
     return [f"{names[first]} with {names[second]}" for first, second in pairs]

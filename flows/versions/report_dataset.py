@@ -15,7 +15,7 @@ from pairwright.tasks.report.card_table import TABLES, make_cards
 from pairwright.tasks.report.explore_pages import Workshop
 from pairwright.tasks.report.query_tables import PREFERENCES, Tables, open_database
 from pairwright.tasks.report.search_cards import CardSearch
-from pairwright.tasks.report.serve_pages import Keys, Opening, listen, serve
+from pairwright.tasks.report.serve_pages import Keys, Opening, listen, serve_pages
 from pairwright.tasks.report.write_report import Subject, write_report
 from pairwright.tasks.store.decision_table import read_decisions
 from pairwright.tasks.store.files import Folder
@@ -126,7 +126,7 @@ def view_dataset(
 
         keys = Keys(int(listener.getsockname()[1]))
         opening = Opening(make_pages, keys)
-        ready(keys.url(keys.entry), keys.url(next(iter(keys.once))))
+        ready(keys.page_url(keys.entry), keys.page_url(next(iter(keys.once))))
         with contextlib.suppress(KeyboardInterrupt):
-            serve(opening, keys, listener)
+            serve_pages(opening, keys, listener)
         return opening.workshop.is_busy

@@ -56,7 +56,7 @@ def show_card(version: Version, table: str, row: Row) -> Card:
 def show_rows(version: Version, table: str, rows: Sequence[Row], *, total: int) -> str:
     """Return some rows of a table as HTML; ``total`` is the table's number of rows."""
     cells: dict[str, list[str]] = {}  # by column
-    for name in columns_without(version.find(table).stage.writes, HIDDEN):
+    for name in columns_without(version.find_stage(table).stage.writes, HIDDEN):
         values = [getattr(row, name) for row in rows]
         if not any(_is_bytes(value) for value in values):
             cells[name] = [_format_value(value) for value in values]
@@ -126,5 +126,5 @@ def _find_rows(version: Version, table: str, row_type: type[R], subjects: set[st
     if not subjects or table not in {planned.stage.name for planned in version.planned}:
         return []
     index = version.index(table)
-    positions = index.find(subjects)
-    return list(index.rows(positions, row_type, columns_without(row_type, ("graph",))))
+    positions = index.find_positions(subjects)
+    return list(index.rows_at(positions, row_type, columns_without(row_type, ("graph",))))

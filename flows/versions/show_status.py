@@ -165,7 +165,7 @@ def look_at_status(folder: Folder, *, verify: bool = False) -> Status:
         number = snapshot.number if snapshot else 0
         held = list(say_held(read_verdict(folder), number, folder.url))
         stated = present.stated_counts(snapshot) if snapshot and not verify else None
-        counts = present.counts() if stated is None else stated
+        counts = present.stage_counts() if stated is None else stated
     except StoreError:
         if not damaged:
             raise
@@ -179,7 +179,7 @@ def _verify(folder: Folder) -> Iterator[str]:
     try:
         present = open_present(folder)
         lists = present.items
-        tables = [ITEMS, *(planned.table for planned in present.stages)]
+        tables = [ITEMS, *(planned.table_path for planned in present.stages)]
     except StoreError:
         lists = ()
         tables = list(table_folders(folder))
@@ -287,18 +287,18 @@ def _name_subjects(
     """
     tables = {stage.stage.name: stage for stage in stages}
 
-    def find(table: str, row_type: type[R], keys: set[str], *without: str) -> list[R]:
+    def find_about(table: str, row_type: type[R], keys: set[str], *without: str) -> list[R]:
         if table not in tables:
             return []
         return list(find_live(build, tables[table], row_type, subjects=keys, without=without))
 
-    pairs = find("pairs", PairRow, subjects)
-    elements = find(remove_elements.STAGE.name, RemovalRow, subjects, "patch", "mask")
+    pairs = find_about("pairs", PairRow, subjects)
+    elements = find_about(remove_elements.STAGE.name, RemovalRow, subjects, "patch", "mask")
     image_keys = set(subjects)
     for pair in pairs:
         image_keys |= {pair.first, pair.second}
     image_keys |= {element.image_key for element in elements}
-    images = find(read_items.IMAGES.name, ImageRow, image_keys, "image", "graph", "captions")
+    images = find_about(read_items.IMAGES.name, ImageRow, image_keys, "image", "graph", "captions")
     files = {image.key: image.name for image in images}
     names: dict[str, tuple[str, ...]] = {key: (name,) for key, name in files.items()}
     for pair in pairs:

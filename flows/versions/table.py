@@ -41,7 +41,7 @@ class Table(Generic[R]):
     def __init__(
         self, version: Version, name: str, chosen: NDArray[np.int64] | None = None
     ) -> None:
-        planned = version.find(name)
+        planned = version.find_stage(name)
         self.version, self.name = version, name
         self.row_type: type[R] = planned.stage.writes  # pyright: ignore[reportAttributeAccessIssue]
         self._chosen = chosen
@@ -58,7 +58,7 @@ class Table(Generic[R]):
     def __len__(self) -> int:
         if self._chosen is None and self.version.snapshot:  # the snapshot has the count
             return next(
-                counts.rows for counts in self.version.counts() if counts.stage == self.name
+                counts.rows for counts in self.version.stage_counts() if counts.stage == self.name
             )
         return len(self._places)
 

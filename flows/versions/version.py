@@ -115,7 +115,7 @@ class Version:
         """Return the stages that are on."""
         return [planned for planned in self.stages if planned.is_on]
 
-    def find(self, table: str) -> Planned:
+    def find_stage(self, table: str) -> Planned:
         """Return the stage that writes a table."""
         for planned in self.stages:
             if planned.stage.name == table:
@@ -127,7 +127,7 @@ class Version:
         """Return the build of its tables and of extra ones, not entered or resolved yet."""
         run = self.profile.run
         planned = self.stages if with_off else self.planned
-        reader = READERS[self.profile.sources.kind]
+        reader = READERS[self.profile.source_config.kind]
         sizes: dict[str, int] = {}
         for reading in self.planned:
             if reading.reads_source:
@@ -175,7 +175,7 @@ class Version:
             resolved.append((stage, counts))
         return resolved
 
-    def counts(self) -> list[Counts]:
+    def stage_counts(self) -> list[Counts]:
         """Return the counts of each stage, of the version or of the current tables."""
         if self.snapshot is None:
             with self.resolved(with_off=True) as (_, stages):
@@ -205,7 +205,7 @@ class Version:
             return False
         if not planned.is_on:
             return True
-        files = set(self.folder.names(planned.table)) - {".lock"}
+        files = set(self.folder.names(planned.table_path)) - {".lock"}
         return files == {*stated["parts"], *stated["refused"]}
 
     def _counts_in(self, snapshot: Snapshot) -> list[Counts]:
@@ -219,30 +219,31 @@ class Version:
         """
         if table in self._indexes:
             return self._indexes[table]
-        last = self.find(table)
+        last = self.find_stage(table)
         needed = {table}
         leading: list[Planned] = []
         for planned in reversed(self.stages):
             if planned.stage.name in needed:
                 leading.insert(0, planned)
-                needed |= planned.inputs.tables
+                needed |= planned.inputs.input_tables
         with self.opened() as build, tempfile.TemporaryDirectory(prefix="pairwright-") as scratch:
             self.resolve(build, leading)
             file = Path(scratch, "index.arrow")
-            names = build.ledger.part_names(
-                table
-            )  # before the index, which streams from the ledger
+            # before the index, which streams from the ledger
+            names = build.ledger.part_names(table)
             write_index(file, build.ledger.index(table), names)
-            self._indexes[table] = open_index_file(file, self.folder, last.table)
+            self._indexes[table] = open_index_file(file, self.folder, last.table_path)
         return self._indexes[table]
 
-    def plan(self, stage: Stage, config: Section, *, after: Sequence[Planned] = ()) -> Planned:
+    def plan_extra(
+        self, stage: Stage, config: Section, *, after: Sequence[Planned] = ()
+    ) -> Planned:
         """Return an extra stage planned on the version's tables, without running it."""
         if stage.pin:
             config = stage.pin(config)
         inputs = stage.inputs(config)
         tables = {planned.stage.name: planned.fingerprint for planned in (*self.planned, *after)}
-        missing = inputs.tables - tables.keys()
+        missing = inputs.input_tables - tables.keys()
         if missing:
             names = ", ".join(sorted(missing))
             raise ConfigError(f"{stage.name}: needs {names}, which this dataset lacks")
@@ -312,7 +313,7 @@ def publish_version(
 
     ``stopped``: why the build ended early.
     """
-    judged = tuple(gates.judge(version.profile.gates, done, _judged_tables(version, done)))
+    judged = tuple(gates.measure_gates(version.profile.gates, done, _judged_tables(version, done)))
     published = force or all(gate.holds for gate in judged)
     if published:
         snapshot = snapshots.write_snapshot(build, done, record=version.record)

@@ -13,7 +13,7 @@ from operator import attrgetter
 from random import Random
 from typing import Any
 
-from pairwright.prompts import load
+from pairwright.prompts import load_prompt
 from pairwright.schemas.config import QuestionsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import (
@@ -147,7 +147,7 @@ def _field(fields: dict[str, Any], names: tuple[str, ...]) -> str:
 @cache
 def _examples() -> frozenset[str]:
     """Return the example questions and answers of the prompt, in its last line."""
-    last_line = load(PROMPT).text.strip().splitlines()[-1]
+    last_line = load_prompt(PROMPT).text.strip().splitlines()[-1]
     rounds = read_rounds(last_line)
     assert not isinstance(rounds, RefusedText)
     texts: set[str] = set()
@@ -260,7 +260,7 @@ def _make_question(
             detail=image_key,
         )
     lines = map(as_data, row.text.splitlines())
-    text = load(PROMPT).render(
+    text = load_prompt(PROMPT).render(
         first_caption=first,
         second_caption=second,
         summary="\n".join(line for line in lines if line),

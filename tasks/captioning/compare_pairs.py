@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache, partial
 from random import Random
 
-from pairwright.prompts import load
+from pairwright.prompts import load_prompt
 from pairwright.schemas.claims import Selector
 from pairwright.schemas.config import ComparisonsConfig
 from pairwright.schemas.phrases import noun, some, surface
@@ -110,12 +110,12 @@ def _make_row(
     ``sides``: images whose caption is false of the other image.
     """
     turns = [
-        Turn(role="user", text=load(SUMMARISE).render()),
+        Turn(role="user", text=load_prompt(SUMMARISE).render()),
         Turn(role="assistant", text=parts.text),
     ]
     if sides and not nearly_match(texts, config.max_caption_overlap):
         side = Random(make_key("retrieval", config.seed, row.key)).choice(sides)
-        question = load(RETRIEVE).render(caption=within_quotes(texts[side]))
+        question = load_prompt(RETRIEVE).render(caption=within_quotes(texts[side]))
         turns.append(Turn(role="user", text=question))
         turns.append(Turn(role="assistant", text="AB"[side]))
     key_parts: list[str] = []
@@ -202,7 +202,7 @@ def _make_question(
     prompt = ASKED[config.input]
     return Question(
         prompt=prompt,
-        text=load(prompt).render(
+        text=load_prompt(prompt).render(
             first_caption=first,
             second_caption=second,
             differences=human,
@@ -296,7 +296,7 @@ def comparison_grammar() -> Grammar:
     def line(max_stops: int) -> str:
         return rf"[A-Z0-9\"'][^\n.!?]*{STOP}([^\n.!?]+{STOP}){{0,{max_stops - 1}}}"
 
-    def numbered(item: str, max_items: int) -> str:
+    def list_pattern(item: str, max_items: int) -> str:
         later = ""
         for number in range(max_items, 1, -1):
             later = rf"(\n{number}\. {item}{later})?"
@@ -304,8 +304,8 @@ def comparison_grammar() -> Grammar:
 
     paragraph = line(MAX_STOPS_IN_PARAGRAPH)
     item = line(MAX_STOPS_IN_ITEM)
-    commonalities = rf"( {paragraph}|\n{numbered(item, MAX_COMMONALITIES)})"
-    differences = numbered(f"({'|'.join(LABELS)}): {item}", len(LABELS))
+    commonalities = rf"( {paragraph}|\n{list_pattern(item, MAX_COMMONALITIES)})"
+    differences = list_pattern(f"({'|'.join(LABELS)}): {item}", len(LABELS))
     return Grammar(regex=rf" ?Commonalities:{commonalities}\n\nDifferences:\n{differences}")
 
 

@@ -252,7 +252,7 @@ def _say_relations(graph: SceneGraph, rng: Random) -> list[Statement]:
         if related is None or related.subject in mentioned or related.other in mentioned:
             continue
         mentioned += [related.subject, related.other]
-        text = _say("relation", rng, **related.values)
+        text = _say("relation", rng, **related.wording_values)
         sentences.append(Statement(text, related.claims(0)))
     return sentences
 

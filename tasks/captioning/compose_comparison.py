@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from pairwright.prompts import load, load_wordings
+from pairwright.prompts import load_prompt, load_wordings
 from pairwright.schemas.claims import Claim, Graphs, Selector, is_no_change
 from pairwright.schemas.phrases import COLUMNS, DEPTHS, SPOKEN, capital, joined, noun, some, within
 from pairwright.schemas.scene import SceneObject
@@ -126,9 +126,9 @@ def _lay_out(
     rng: Random,
 ) -> str:
     if rng.random() < LIST_SHARE:
-        layout = load("comparison_layout_list")
+        layout = load_prompt("comparison_layout_list")
         return layout.render(commonalities=commonalities, differences=items)
-    layout = load("comparison_layout")
+    layout = load_prompt("comparison_layout")
     return layout.render(commonalities=" ".join(commonalities), differences=items)
 
 
@@ -290,7 +290,7 @@ def _compare_relations(scope: Scope) -> list[Statement]:
             continue
         related = statements.find_relation(obj, scope.graphs[side], scope.rng)
         if related and statements.tells_apart(related.claims(side), scope.graphs):
-            text = scope.say("related", here=side + 1, **related.values)
+            text = scope.say("related", here=side + 1, **related.wording_values)
             by_side[side] = Statement(text, related.claims(side))
     if by_side or not scope.one_world:
         return _in_order(by_side)
@@ -298,7 +298,7 @@ def _compare_relations(scope: Scope) -> list[Statement]:
     if reversal is None:
         return []
     before, after = reversal
-    text = scope.say("reversed", **before.values, opposite=SPOKEN[after.relation])
+    text = scope.say("reversed", **before.wording_values, opposite=SPOKEN[after.relation])
     return [Statement(text, (*before.claims(0), *after.claims(1)))]
 
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from operator import attrgetter
 from random import Random
 
-from pairwright.prompts import load, load_wordings
+from pairwright.prompts import load_prompt, load_wordings
 from pairwright.prompts.difference_prompts import PROMPTS, difference_regex
 from pairwright.schemas import checks
 from pairwright.schemas.config import ControlsConfig
@@ -124,7 +124,7 @@ def ask_swapped(
         seed=config.seed,
         attempt=1,
     )
-    seed = seed_of(row.key, load(instruction.prompt), seed=config.seed)
+    seed = seed_of(row.key, load_prompt(instruction.prompt), seed=config.seed)
     return describe_differences.difference_question(
         instruction, (images[1], images[0]), seed, config.max_tokens
     )
@@ -145,7 +145,7 @@ def ask_same(
         seed=config.seed,
         attempt=1,
     )
-    prompt = load(SAME)
+    prompt = load_prompt(SAME)
     return Question(
         prompt=SAME,
         text=prompt.render(instruction=instruction.text, way_out=NONE),

@@ -14,7 +14,7 @@ from functools import partial
 from operator import attrgetter
 from random import Random
 
-from pairwright.prompts import difference_verbs, load, load_wordings
+from pairwright.prompts import difference_verbs, load_prompt, load_wordings
 from pairwright.prompts.difference_prompts import (
     PROMPTS,
     Instruction,
@@ -380,7 +380,7 @@ async def _describe(
         )
         seed = seed_of(
             row.key,
-            load(instruction.prompt),
+            load_prompt(instruction.prompt),
             seed=config.seed,
             attempt=attempt,
         )

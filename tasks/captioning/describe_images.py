@@ -12,7 +12,7 @@ from collections import Counter
 from functools import partial
 from random import Random
 
-from pairwright.prompts import load
+from pairwright.prompts import load_prompt
 from pairwright.schemas.config import CaptionsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import CaptionRow, Dropped, ImageRow, Served, make_key
@@ -150,7 +150,7 @@ async def _ask_caption(
 
     question = Question(
         prompt=DESCRIBE,
-        text=load(DESCRIBE).render(),
+        text=load_prompt(DESCRIBE).render(),
         images=(row.image,),
         max_tokens=config.max_tokens,
     )

@@ -12,7 +12,7 @@ import re
 from dataclasses import replace
 from operator import attrgetter
 
-from pairwright.prompts import load
+from pairwright.prompts import load_prompt
 from pairwright.schemas import rows
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
 from pairwright.schemas.config import JudgingConfig
@@ -58,7 +58,7 @@ async def judge_differences(
     files = pair_images(row.key, pairs[row.subject], images)
     if isinstance(files, Dropped):
         return files
-    prompt = load(PROMPT)
+    prompt = load_prompt(PROMPT)
     question = Question(
         prompt=PROMPT,
         text=prompt.render(

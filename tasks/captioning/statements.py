@@ -415,7 +415,7 @@ class Related:
     other: Selector
 
     @property
-    def values(self) -> dict[str, str]:
+    def wording_values(self) -> dict[str, str]:
         """Return the values of a wording."""
         return {
             "thing": the(self.subject),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeVar
 
-from pairwright.prompts import load
+from pairwright.prompts import load_prompt
 from pairwright.schemas import rows, writing
 from pairwright.schemas.claims import Graphs, all_hold
 from pairwright.schemas.plugins import Registry
@@ -202,7 +202,7 @@ async def ask_again(
     ``Dropped`` has the reason of the last refusal; ``section`` is the configuration's name in a
     profile.
     """
-    prompt = load(question.prompt)
+    prompt = load_prompt(question.prompt)
 
     def repeat_question(attempt: int) -> Question:
         seed = seed_of(

@@ -16,7 +16,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-from pairwright.prompts import load
+from pairwright.prompts import load_prompt
 from pairwright.schemas.rows import Failed, Row, make_key
 from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.evaluation.benchmark import Rubric
@@ -60,7 +60,7 @@ def judge_answers(
     secret = answers.get(SECRET)
     if secret is None:
         secret = secrets.token_bytes(32)
-        answers.put(SECRET, secret)
+        answers.store_value(SECRET, secret)
     work = partial(_judge, rubric=rubric, secret=secret)
     rows = {
         key: Rating(key=key, source_key=key, subject=key, values=values)
@@ -86,14 +86,14 @@ async def _judge(
     for attempt in range(1, ATTEMPTS + 1):
         seed = seed_of(
             row.key,
-            load(rubric.prompt),
+            load_prompt(rubric.prompt),
             seed=0,
             attempt=attempt,
         )
         temperature = 0.0 if attempt == 1 else None
         answer = await chat.ask(replace(question, seed=seed, temperature=temperature))
         text = answer.text
-        rating = read_rating(text, number, rubric)
+        rating = read_rubric_rating(text, number, rubric)
         if rating is not None:
             return replace(row, rating=rating, text=text)
     return replace(row, text=text)
@@ -123,7 +123,7 @@ def ask_rating(
     }
     question = Question(
         prompt=rubric.prompt,
-        text=load(rubric.prompt).render(number=number, **texts),
+        text=load_prompt(rubric.prompt).render(number=number, **texts),
         max_tokens=REASON_TOKENS if rubric.reasoned else MOST_TOKENS,
         grammar=Grammar(schema=schema),
     )
@@ -143,7 +143,7 @@ def _hash_content(name: str, values: Values, secret: bytes) -> str:
     return f"n{digest}"
 
 
-def read_rating(
+def read_rubric_rating(
     text: str,
     number: str,
     rubric: Rubric,

@@ -149,7 +149,7 @@ def _rules(first: str) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(rule, re.IGNORECASE) for rule in rules)
 
 
-def tokenise(text: str) -> str:
+def split_ptb_words(text: str) -> str:
     """Return the words of a text, lower-case, without punctuation, separated by spaces."""
     text = _PARTING.sub(" ", text)
     position = 0

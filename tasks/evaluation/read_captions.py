@@ -31,10 +31,10 @@ from pydantic import AliasChoices, Field
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation.read_json import (
     ExternalRecord,
-    check_record,
     number_records,
     parse_values,
     read_text,
+    validate_record,
 )
 
 TEXT_CHARACTERS = 100_000
@@ -99,7 +99,7 @@ def read_captions(path: Path) -> list[Record]:
 
 
 def _read_record(value: Any, where: str) -> Record:
-    captions = check_record(value, _Captions, where)
+    captions = validate_record(value, _Captions, where)
     fields = (*TEXT_FIELDS, *LIST_FIELDS)
     if sum(field in value for field in fields) != 1:
         raise ConfigError(f"{where}: exactly one of {', '.join(fields)} is needed")

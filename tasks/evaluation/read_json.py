@@ -41,11 +41,11 @@ def read_text(path: Path) -> str:
 def parse_json(text: str, where: str) -> Any:
     """Return the value of a JSON text."""
 
-    def refuse(constant: str) -> None:
+    def refuse_constant(constant: str) -> None:
         raise ValueError(f"{constant} is not a JSON number")
 
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_constant=refuse_constant)
     except json.JSONDecodeError as error:
         line = f" line {error.lineno}" if "\n" in text.strip() else ""
         raise ConfigError(
@@ -75,13 +75,13 @@ def read_records(path: Path, kind: type[M]) -> list[tuple[M, str]]:
     """Return the records of a file, with their locations."""
     records: list[tuple[M, str]] = []
     for value, where in parse_values(read_text(path), path):
-        records.append((check_record(value, kind, where), where))
+        records.append((validate_record(value, kind, where), where))
     if not records:
         raise ConfigError(f"{path}: has no records")
     return records
 
 
-def check_record(
+def validate_record(
     value: Any,
     kind: type[M],
     where: str,

@@ -28,7 +28,7 @@ from pairwright.tasks.evaluation.measured import (
     compute_scores,
     measure_mean,
 )
-from pairwright.tasks.evaluation.ptb_rules import tokenise
+from pairwright.tasks.evaluation.ptb_rules import split_ptb_words
 from pairwright.tasks.evaluation.read_captions import Matched
 
 MODULES = tuple(
@@ -263,8 +263,8 @@ def measure_captions(
 ) -> tuple[list[Measured], dict[str, str]]:
     """Return the metrics' statistics, and unavailable metrics with reasons."""
     require_installed()
-    predictions = [tokenise(item.prediction) for item in matched.items]
-    references = [[tokenise(text) for text in item.references] for item in matched.items]
+    predictions = [split_ptb_words(item.prediction) for item in matched.items]
+    references = [[split_ptb_words(text) for text in item.references] for item in matched.items]
     measures: dict[str, Measure] = {
         "bleu": measure_bleu,
         "meteor": partial(measure_meteor, limit_s=config.limit_s),
@@ -308,7 +308,7 @@ def conclude_bleu(sums: Floats) -> Floats:
     """Return BLEU-1 to BLEU-4 of summed lengths, reference lengths, n-grams and matches."""
     from pycocoevalcap.bleu.bleu_scorer import BleuScorer
 
-    def score(row: Floats) -> list[float]:
+    def score_sums(row: Floats) -> list[float]:
         scorer = BleuScorer(n=ORDERS)
         counts = {
             "testlen": row[0],
@@ -319,7 +319,7 @@ def conclude_bleu(sums: Floats) -> Floats:
         scorer.ctest = [counts]
         return scorer.compute_score(option="closest")[0]
 
-    return np.apply_along_axis(score, -1, sums)
+    return np.apply_along_axis(score_sums, -1, sums)
 
 
 def measure_rouge(predictions: Sequence[str], references: Sequence[Sequence[str]]) -> Measured:

@@ -66,7 +66,7 @@ def write_card(
         empty=[split for split in SPLITS if split not in tally.sizes],
         was_mined="neighbours" in stages,
         inpainter=FILLERS.get(dataset.profile.removals.inpainter, ""),
-        is_rendered=dataset.profile.sources.kind == "scenes",
+        is_rendered=dataset.profile.source_config.kind == "scenes",
     )
 
 

@@ -229,7 +229,7 @@ class MeasuredImages:
         positions = np.flatnonzero(self.passing)
         names = self.table.column("name").take(positions).to_pylist()
         search = DuplicateSearch(self.keys[positions], spaces, bound)
-        yield from search.find(self.in_shard[positions], names)
+        yield from search.search_shard(self.in_shard[positions], names)
 
     def _refuse(self, failing: Flags) -> list[int]:
         """Take images out; return the positions of those in the shard that had passed so far."""
@@ -276,7 +276,7 @@ class DuplicateSearch:
         self._matrices = [space.matrix for space in used]
         self._rows = [np.searchsorted(space.keys, embedded_keys) for space in used]
 
-    def find(self, in_shard: Flags, names: Sequence[str]) -> Iterator[Refusal]:
+    def search_shard(self, in_shard: Flags, names: Sequence[str]) -> Iterator[Refusal]:
         """Yield the duplicates in the shard."""
         reason = f"{COPY} (filters.max_similarity={self._bound:g})"
         pending = np.flatnonzero(in_shard[self._positions])

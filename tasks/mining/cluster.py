@@ -255,7 +255,7 @@ class _Runs:
     is_last: Flags
     """Whether the centres have stopped moving, so that one assignment is left."""
 
-    def resume(
+    def restart_runs(
         self,
         left: Flags,
         *,
@@ -297,7 +297,7 @@ class _Results:
             labels=np.zeros((*shape, n), np.int8),
         )
 
-    def record(
+    def add_ended(
         self,
         runs: _Runs,
         ended: Flags,
@@ -346,10 +346,10 @@ def _run_k_means(
         centres = _move_centres(with_ones[runs.owner], nearest, scores)
         is_stable = (nearest == runs.before).all(axis=1)
         ended = runs.is_last | is_stable | (iteration == MAX_ITERATIONS)
-        results.record(runs, ended, scores=scores, labels=nearest)
+        results.add_ended(runs, ended, scores=scores, labels=nearest)
         if ended.all():
             break
-        runs = runs.resume(
+        runs = runs.restart_runs(
             ~ended,
             centres=centres,
             labels=nearest,

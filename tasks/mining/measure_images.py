@@ -61,7 +61,7 @@ def _score(
     """Return each head's score of an image, the unsafe one's as a probability."""
     scores: dict[str, float] = {}
     for name, head in heads.items():
-        scores[name] = float(head.score(vectors)[0])
+        scores[name] = float(head.predict(vectors)[0])
     if "unsafe" in scores:
         logit = scores["unsafe"]
         scores["unsafe"] = float(1 / (1 + np.exp(-logit)))

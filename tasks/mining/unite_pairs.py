@@ -52,7 +52,7 @@ def unite_pairs(
     of every image.
     """
     refused: dict[str, str] = {}
-    if config.limits:
+    if config.is_capped:
         all_pairs = _join_tables((given, similar, matched, by_nouns), all_admitted)
         refused = _refuse(all_pairs, config, all_images)
     for pair in rows:
@@ -153,14 +153,14 @@ def _is_full(
 
 
 def _limits_and_excludes(config: UnitingConfig) -> bool:
-    return config.limits and config.excludes
+    return config.is_capped and config.excludes
 
 
 def _limits_groups(config: UnitingConfig) -> bool:
     return bool(config.max_pairs_per_group)
 
 
-LIMITS = attrgetter("limits")
+LIMITS = attrgetter("is_capped")
 
 
 def _all(

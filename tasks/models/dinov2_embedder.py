@@ -19,7 +19,7 @@ from pairwright.tasks.models.adaptive_batches import AdaptiveBatches, Encoder
 from pairwright.tasks.models.checkpoints import load_pretrained
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.preprocess import Interpolation, Preprocess
-from pairwright.tasks.models.weights import Pretrained, is_local, loading, require_modules
+from pairwright.tasks.models.weights import Pretrained, is_model_folder, loading, require_modules
 
 FIELD = "embedding.dinov2"
 CONFIG = "config.json"
@@ -42,7 +42,7 @@ def pin_dinov2(config: Dinov2Config, *, download: bool) -> Dinov2Config:
     require_modules(FIELD, "torch", "torchvision", "transformers")
     update = MODELS.pin(config.model, config.revision, download=download)
     pinned = config.model_copy(update=update)
-    if is_local(pinned.model):
+    if is_model_folder(pinned.model):
         _transform(Path(pinned.model))
     return pinned
 
@@ -58,7 +58,7 @@ MODELS = Pretrained(
 
 
 @lru_cache(maxsize=1)
-def load(config: Dinov2Config, batch: int) -> tuple[Preprocess, Encoder]:
+def load_encoder(config: Dinov2Config, batch: int) -> tuple[Preprocess, Encoder]:
     """Return the model's transform, and the encoder to class tokens."""
     import transformers
 

@@ -88,14 +88,14 @@ def make_embedder(name: str, config: EmbeddingConfig) -> Embedder:
 
 def make_clip(config: ClipConfig, batch: int = 0) -> EncoderModel:
     """Return the embedder by a CLIP model's image tower."""
-    version = open_clip_embedder.identify(config)
-    return EncoderModel("clip", version, open_clip_embedder.load, config, batch)
+    version = open_clip_embedder.identify_clip(config)
+    return EncoderModel("clip", version, open_clip_embedder.load_encoder, config, batch)
 
 
 def make_dinov2(config: Dinov2Config, batch: int = 0) -> EncoderModel:
     """Return the embedder by DINOv2."""
     version = dinov2_embedder.MODELS.identify(config.model, config.revision)
-    return EncoderModel("dinov2", version, dinov2_embedder.load, config, batch)
+    return EncoderModel("dinov2", version, dinov2_embedder.load_encoder, config, batch)
 
 
 def to_unit(vector: NDArray[np.float32], label: str) -> tuple[tuple[float, ...], float]:

@@ -28,7 +28,7 @@ from pairwright.tasks.models.adaptive_batches import AdaptiveBatches
 from pairwright.tasks.models.checkpoints import load_pretrained
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.prepare_ahead import DecodedImage
-from pairwright.tasks.models.weights import Pretrained, is_local, loading, require_modules
+from pairwright.tasks.models.weights import Pretrained, is_model_folder, loading, require_modules
 
 if TYPE_CHECKING:
     from torch import Tensor, device
@@ -197,13 +197,13 @@ class GroundingNetwork:
             config.batch_size,
             AdaptiveBatches(config.batch_size, most=MAX_IMAGES, on_cpu=1),
         )
-        work = partial(self.answer, config=config)
+        work = partial(self.find_boxes, config=config)
         for _, group in groupby(queries, key=_shape):
             same_size = list(group)
             answers = batches.each(work, same_size)
             yield from zip(same_size, answers, strict=True)
 
-    def answer(
+    def find_boxes(
         self,
         queries: Sequence[Query],
         config: DetectionConfig,
@@ -339,7 +339,7 @@ def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionC
     require_modules(FIELD, "torch", "torchvision", "transformers")
     update = MODELS.pin(config.model, config.revision, download=download)
     pinned = config.model_copy(update=update)
-    if is_local(pinned.model):
+    if is_model_folder(pinned.model):
         _processor(pinned.model, pinned.revision)
     return pinned
 
@@ -358,7 +358,7 @@ MODELS = Pretrained(
 def _processor(model: str, revision: str) -> Any:
     from transformers import GroundingDinoProcessor
 
-    folder = MODELS.folder(model, revision)
+    folder = MODELS.resolve_folder(model, revision)
     with loading(FIELD, folder):
         return GroundingDinoProcessor.from_pretrained(
             folder,

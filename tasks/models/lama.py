@@ -122,7 +122,7 @@ class LamaInpainter:
         height, width = (ceil(side * scale - 1e-6) for side in size)
         return max(height, 1), max(width, 1)
 
-    def fill(self, prepared: Sequence[HoleCrop]) -> Iterator[Pixels]:
+    def inpaint(self, prepared: Sequence[HoleCrop]) -> Iterator[Pixels]:
         """Yield the filled windows; crops of one size are batched."""
         network, batches = _load(self)
         work = partial(run_lama, network)

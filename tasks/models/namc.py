@@ -379,7 +379,7 @@ class Describer(nn.Module):
         ended = torch.zeros_like(last, dtype=torch.bool)
         written: list[Tensor] = []
         for position in self.positions[:length]:
-            hidden = cache.decode(self.words(last)[:, None] + position)
+            hidden = cache.decode_next(self.words(last)[:, None] + position)
             logits = self._score(hidden)[:, 0]
             logits[:, list(banned)] = -torch.inf
             last = logits.argmax(1).masked_fill(ended, end)
@@ -410,7 +410,7 @@ class DecoderCache:
         keys_values = [layer.other.keys_and_values(compared) for layer in layers]
         return cls(layers, keys_values, [None for _ in keys_values])
 
-    def decode(self, hidden: Tensor) -> Tensor:
+    def decode_next(self, hidden: Tensor) -> Tensor:
         """Return the vectors ``(B, 1, width)`` of the next tokens, and add these to the cache."""
         for number, layer in enumerate(self.layers):
             before = self.written[number]

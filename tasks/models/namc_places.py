@@ -316,7 +316,7 @@ def release_models() -> None:
     release(load_grids, load_codes)
 
 
-def make_clip(config: DualEncoderConfig) -> Any:
+def make_place_clip(config: DualEncoderConfig) -> Any:
     """Return a CLIP, both towers, whose patches are the places of the crop."""
     clip = create_model(config, field=CLIP)
     grid = getattr(clip.visual, "grid_size", None)

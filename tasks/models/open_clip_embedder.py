@@ -61,7 +61,7 @@ def has_class_token(visual: Any) -> bool:
     return visual.proj is not None and not visual.final_ln_after_pool
 
 
-def identify(config: ClipConfig) -> str:
+def identify_clip(config: ClipConfig) -> str:
     """Return the model's name with its revision, from the configuration alone."""
     if config.checkpoint:
         return f"{config.model} {config.revision or config.checkpoint}"
@@ -147,7 +147,7 @@ def _add_described(config: ClipConfig, field: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def load(config: ClipConfig, batch: int) -> tuple[Preprocess, Encoder]:
+def load_encoder(config: ClipConfig, batch: int) -> tuple[Preprocess, Encoder]:
     """Return the model's transform, and the encoder of its image tower."""
     device = choose_device()
     tower = create_model(config).visual.eval().requires_grad_(requires_grad=False).to(device)

@@ -95,7 +95,7 @@ class Sam:
     @property
     def prepare(self) -> Callable[[DecodedImage], SquareImage]:
         """Return the transform to the model's square."""
-        return partial(fit, _load(self).transform.target_length)
+        return partial(resize_to_side, _load(self).transform.target_length)
 
     def segment(
         self,
@@ -117,7 +117,7 @@ class Sam:
             yield [TagMask(mask, scores.get(tag, 0.0)) for tag, mask in enumerate(masks)]
 
 
-def fit(side: int, image: DecodedImage) -> SquareImage:
+def resize_to_side(side: int, image: DecodedImage) -> SquareImage:
     """Return an image resized as by ``ResizeLongestSide``, which fails where a side becomes 0."""
     from segment_anything.utils.transforms import ResizeLongestSide
 

@@ -109,7 +109,7 @@ def top_k(
     others = count if centres else count - 1
     step = max(1, block_bytes // (4 * matrix.shape[1]))
 
-    def search(pending: Integers, reach: int) -> Neighbours:
+    def search_rows(pending: Integers, reach: int) -> Neighbours:
         queries = matrix[rows[pending]].astype(np.float32)
         return _compare(queries, matrix[:count], reach=reach, step=step)
 
@@ -119,7 +119,7 @@ def top_k(
         k=min(k, others),
         count=count,
         itself=bool(centres),
-        search=search,
+        search=search_rows,
     )
 
 
@@ -256,7 +256,7 @@ def search_cells(
     """
     cells, _ = top_k(matrix, rows, k=probes, centres=index.nlist)
 
-    def search(pending: Integers, reach: int) -> Neighbours:
+    def search_rows(pending: Integers, reach: int) -> Neighbours:
         on_gpu = _gpu() and max(reach, probes) <= GPU_LIMIT
         chosen = _to_gpu(index) if on_gpu else index
         chosen.nprobe = probes
@@ -272,7 +272,7 @@ def search_cells(
             near.append(results[1])
         return np.concatenate(near), np.concatenate(scores)
 
-    return refine_neighbours(matrix, rows, k=k, count=len(matrix), itself=False, search=search)
+    return refine_neighbours(matrix, rows, k=k, count=len(matrix), itself=False, search=search_rows)
 
 
 def open_neighbour_index(matrix: Halves, folder: Path) -> Any:

@@ -23,7 +23,7 @@ from pairwright.tasks.models.open_clip_embedder import (
     FIELD,
     create_model,
     create_tokenizer,
-    identify,
+    identify_clip,
 )
 
 CLIP_LENGTH = 77
@@ -55,7 +55,7 @@ class OpenClipTexts:
     @property
     def version(self) -> str:
         """Return the identity of the weights."""
-        return identify(self.config)
+        return identify_clip(self.config)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return ``(n, dimension)`` unit vectors, for cosines with images' vectors."""

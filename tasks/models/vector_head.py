@@ -34,7 +34,7 @@ class VectorHead:
     has_relu: bool
     """Whether ReLU follows each layer but the last."""
 
-    def score(self, vectors: Sequence[Sequence[float]]) -> Floats:
+    def predict(self, vectors: Sequence[Sequence[float]]) -> Floats:
         """Return the output for each of ``(n, d)`` vectors, normalised first."""
         numbers = np.array(vectors, dtype=np.float64)
         values = numbers.reshape(len(vectors), -1)

@@ -291,7 +291,7 @@ def check_revision(field: str, expected: str, actual: str, path: Path) -> None:
         )
 
 
-def is_local(model: str) -> bool:
+def is_model_folder(model: str) -> bool:
     """Return whether a model is a folder; a name on the Hub is ``owner/name``."""
     return model.startswith((".", "/", "~")) or Path(model).is_dir()
 
@@ -315,20 +315,20 @@ class Pretrained:
 
     def identify(self, model: str, revision: str) -> str:
         """Return a model's name with its revision, without looking for it."""
-        name = self.kind if is_local(model) and revision else model
+        name = self.kind if is_model_folder(model) and revision else model
         return f"{name} {revision or self.known.get(model, 'main')}"
 
     def pin(self, model: str, revision: str, *, download: bool) -> dict[str, str]:
         """Return the local ``revision``, and for a folder its absolute path as ``model``."""
         folder = self.checked_folder(model, revision, download=download)
-        if not is_local(model):
+        if not is_model_folder(model):
             return {"revision": folder.name}
         files = find_local(f"{self.field}.model", folder)
         return {"revision": identify_files(files), "model": absolute(model)}
 
-    def folder(self, model: str, revision: str, *, download: bool = False) -> Path:
+    def resolve_folder(self, model: str, revision: str, *, download: bool = False) -> Path:
         """Return a model's folder, without checking local files."""
-        if is_local(model):
+        if is_model_folder(model):
             return Path(model).expanduser()
         files = HubFiles(
             field=self.field,
@@ -341,8 +341,8 @@ class Pretrained:
 
     def checked_folder(self, model: str, revision: str, *, download: bool = False) -> Path:
         """Return a model's folder; local files must be complete, of the type and the revision."""
-        folder = self.folder(model, revision, download=download)
-        if is_local(model):
+        folder = self.resolve_folder(model, revision, download=download)
+        if is_model_folder(model):
             self._check_files(folder, revision)
         return folder
 

@@ -39,7 +39,7 @@ class ValueCounts(NamedTuple):
             )
         )
 
-    def in_words(self, form: str) -> str:
+    def describe_range(self, form: str) -> str:
         """Return the median and the range of 90 % of the values in words."""
         low = format(self.quantile(0.05), form)
         median = format(self.quantile(0.5), form)
@@ -184,7 +184,7 @@ def _highest(counts: Sequence[NDArray[np.int64]]) -> int:
 
 def _make_legend(series: Sequence[Series], form: str) -> list[tuple[str, str, str]]:
     """Return tone, name and summary of each series."""
-    return [(tone, name, tally.in_words(form)) for name, tone, tally in series]
+    return [(tone, name, tally.describe_range(form)) for name, tone, tally in series]
 
 
 def _count_bins(tally: ValueCounts, edges: Floats) -> NDArray[np.int64]:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwright.schemas.claims import CLAIMS, Claim, Graphs, holds
+from pairwright.schemas.claims import CLAIMS, Claim, Graphs, is_true_claim
 from pairwright.schemas.config import RejectionsConfig
 from pairwright.schemas.removing import NO_IMAGE, SEVERAL
 from pairwright.schemas.rows import (
@@ -280,7 +280,9 @@ def score_by_graphs(
 
 def true_claims(difference: DifferenceRow, graphs: Graphs) -> list[Claim]:
     """Return the claims of a text that are true of its images."""
-    return [claim for claim in CLAIMS.validate_json(difference.claims) if holds(claim, graphs)]
+    return [
+        claim for claim in CLAIMS.validate_json(difference.claims) if is_true_claim(claim, graphs)
+    ]
 
 
 def share_broken(
@@ -297,7 +299,7 @@ def share_broken(
     update = {"objects": objects, "changes": (*graph.changes, *removals)}
     without = graph.model_copy(update=update)
     altered = (without, graphs[1]) if side == 0 else (graphs[0], without)
-    broken = sum(not holds(claim, altered) for claim in true)
+    broken = sum(not is_true_claim(claim, altered) for claim in true)
     return float(np.float32(broken / max(len(true), 1)))
 
 

@@ -12,7 +12,7 @@ from operator import attrgetter
 from random import Random
 from typing import NamedTuple
 
-from pairwright.prompts import difference_verbs, load, load_wordings
+from pairwright.prompts import difference_verbs, load_prompt, load_wordings
 from pairwright.prompts.difference_prompts import TEMPLATE, difference_regex, fill_template
 from pairwright.schemas.config import CounterfactualsConfig
 from pairwright.schemas.phrases import SIZES
@@ -227,14 +227,14 @@ def _edit_question(
         grammar = Grammar(regex=difference_regex())
     return Question(
         prompt=prompt,
-        text=load(prompt).render(
+        text=load_prompt(prompt).render(
             sentence=quoted(row.text),
             change=change.text,
             **names,
         ),
         seed=seed_of(
             row.key,
-            load(prompt),
+            load_prompt(prompt),
             seed=config.seed,
             attempt=attempt,
         ),
@@ -253,14 +253,14 @@ def _choice_question(
     """Ask whether both texts can be true; their order is drawn, since models favour a position."""
     seed = seed_of(
         row.key,
-        load(CONTRADICTION),
+        load_prompt(CONTRADICTION),
         seed=config.seed,
         attempt=attempt,
     )
     first, second = Random(seed).sample((quoted(row.text), quoted(edit.text)), 2)
     return Question(
         prompt=CONTRADICTION,
-        text=load(CONTRADICTION).render(first=first, second=second),
+        text=load_prompt(CONTRADICTION).render(first=first, second=second),
         seed=seed,
         max_tokens=CHOICE_TOKENS,
         temperature=0.0,

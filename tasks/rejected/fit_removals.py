@@ -35,7 +35,7 @@ def fit_removals(
     on_gpu = count_gpus() > 0
     items = [(row, images[row.image_key]) for row in rows]
 
-    def embed(ready: Sequence[Ready[RemovalRow, Crop]]) -> Iterator[EmbeddingRow]:
+    def embed_ready(ready: Sequence[Ready[RemovalRow, Crop]]) -> Iterator[EmbeddingRow]:
         vectors = model.encode([item.part for item in ready])
         for item, vector in zip(ready, vectors, strict=True):
             row = item.row
@@ -54,7 +54,7 @@ def fit_removals(
     yield from in_groups(
         items,
         prepare,
-        embed,
+        embed_ready,
         on_gpu=on_gpu,
         size=GROUP,
     )

@@ -105,15 +105,15 @@ def _fill_elements(
     on_gpu = count_gpus() > 0
     most = _max_waiting(items, config)
 
-    def fill(ready: Sequence[Ready[ElementRow, Cut]]) -> Iterator[Filled]:
-        fillings = inpainter.fill([item.part.hole for item in ready])
+    def inpaint_holes(ready: Sequence[Ready[ElementRow, Cut]]) -> Iterator[Filled]:
+        fillings = inpainter.inpaint([item.part.hole for item in ready])
         for item, filling in zip(ready, fillings, strict=True):
             yield item.row, item.part, filling
 
     filled = in_groups(
         items,
         partial(_cut, config, inpainter),
-        fill,
+        inpaint_holes,
         on_gpu=on_gpu,
         size=min(GROUP, most),
         batch=max(min(BATCH, most // 4), 1),

@@ -78,13 +78,13 @@ class BrowsePages:
     def __post_init__(self) -> None:
         self.tables.open_all()
         self._environment = make_card_environment()
-        has_pairs = self.tables.has("pairs")
+        has_pairs = self.tables.has_table("pairs")
         self._frame: dict[str, Any] = {
             "subject": self.subject,
             "served": True,
             "here": "browse",
-            "judging": has_pairs and self.tables.has("neighbours"),
-            "worded": self.tables.has("differences") or not has_pairs,
+            "judging": has_pairs and self.tables.has_table("neighbours"),
+            "worded": self.tables.has_table("differences") or not has_pairs,
             "noun": "pair" if has_pairs else "preference",
             "all_cards": self.cards.count_cards(),
             "options": _list_options(self.cards),
@@ -92,7 +92,7 @@ class BrowsePages:
             "orders": ORDERS,
             "sizes": SIZES,
             "verdicts": DECIDED,
-            "mapped": self.tables.has("embeddings"),
+            "mapped": self.tables.has_table("embeddings"),
             "kept_filters": read_filters(self.tables.build.folder),
         }
         self.explore = ExplorePages(
@@ -129,11 +129,11 @@ class BrowsePages:
             fault=fault,
             hits=hits,
             views=views,
-            decided=self._decisions.count(),
+            decided=self._decisions.count_verdicts(),
             judged=self._decisions.by_annotator.get(self.annotator, {}),
-            narrowed=bool(search.query(**PAGING)),
+            narrowed=bool(search.query_string(**PAGING)),
             filtered=bool(
-                search.query(
+                search.query_string(
                     q="",
                     after="",
                     before="",
@@ -150,7 +150,7 @@ class BrowsePages:
             "first_number": hits.first,
             "decisions": self._decisions,
         }
-        if self.tables.has("pairs"):
+        if self.tables.has_table("pairs"):
             unpaired = self.cards.unpaired(hits.keys)
             pairs = gather_pairs(
                 self.tables,
@@ -184,7 +184,7 @@ class BrowsePages:
             "dataset": shlex.quote(self.tables.build.folder.url),
             "limits": limits,
             "agreements": agreements,
-            "pick": limits.query,
+            "pick": limits.query_string,
         }
         text = self._environment.get_template("thresholds.html.j2").render(**content)
         return text, 400 if fault else 200
@@ -230,9 +230,9 @@ def _page_links(search: Search, hits: Hits) -> dict[str, str]:
     """Return the query strings of the next, the previous and the first page; empty: none."""
     links = {"next": "", "previous": "", "start": ""}
     if hits.keys and hits.last < hits.total:
-        links["next"] = search.query(after=hits.keys[-1], before="")
+        links["next"] = search.query_string(after=hits.keys[-1], before="")
     if hits.keys and hits.first > 1:
-        links["previous"] = search.query(before=hits.keys[0], after="")
+        links["previous"] = search.query_string(before=hits.keys[0], after="")
     if hits.first > 1:
-        links["start"] = search.query(before="", after="")
+        links["start"] = search.query_string(before="", after="")
     return links

@@ -185,13 +185,13 @@ def make_cards(
 ) -> None:
     """Write the tables of a dataset's cards; ``watch`` is called with the number of rows read."""
     reasons = None
-    if tables.has("preferences") and tables.has("pairs"):
+    if tables.has_table("preferences") and tables.has_table("pairs"):
         reasons = tables.build.ledger.fetch_table(REASONS)
     write_cards(
         tables.chunks,
         database,
         tables.preferences,
-        about_pairs=tables.has("pairs"),
+        about_pairs=tables.has_table("pairs"),
         reasons=reasons,
         watch=watch,
     )
@@ -220,7 +220,7 @@ class Staging:
         for query in queries:
             self._cursor.execute(query)
 
-    def load(
+    def run_queries(
         self,
         name: str,
         columns: Sequence[str],
@@ -241,7 +241,7 @@ class Staging:
         query = f"SELECT {table.expressions}, {table.words} AS words FROM chunk"
         self._cursor.register("chunk", pa.schema(fields).empty_table())
         self._cursor.execute(f"CREATE TEMP TABLE s_{name} AS {query}")
-        self.load(source, table.columns, [f"INSERT INTO s_{name} {query}"])
+        self.run_queries(source, table.columns, [f"INSERT INTO s_{name} {query}"])
 
 
 def write_cards(
@@ -264,7 +264,7 @@ def write_cards(
         cursor.create_function("make_pair", _make_pair_key, [str, str], str)
         staging = Staging(cursor, chunks, watch)
         staging.execute(STAGING)
-        staging.load("neighbours", NEIGHBOURS, SAMPLING)
+        staging.run_queries("neighbours", NEIGHBOURS, SAMPLING)
         for name in READ:
             staging.copy(name, preferences if name == "preferences" else name)
         cursor.register("reasons", reasons)

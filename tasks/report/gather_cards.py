@@ -251,7 +251,7 @@ def gather_preferences(
 ) -> list[SingleView]:
     """Return one preference of each of a few images; none if the dataset has pairs."""
     table = tables.preferences
-    if tables.has("pairs") or not table:
+    if tables.has_table("pairs") or not table:
         return []
     # Keys are hashes, so the first ones are a fixed random sample.
     query = f"SELECT DISTINCT subject FROM {table} ORDER BY 1 LIMIT {SINGLES}"
@@ -288,7 +288,7 @@ class SingleRows:
         preferences = tables.find_rows(table, PreferenceRow, images, without=PREFERENCE_IMAGES)
         # A preference with a rejected image has a new key; its removals were scored for the
         # source's preference.
-        if tables.has("preferences"):
+        if tables.has_table("preferences"):
             scored = {row.key: row.source_key for row in preferences}
         else:
             scored = {row.key: row.key for row in preferences}
@@ -350,7 +350,7 @@ def render_card(tables: Tables, table: str, row: Row) -> str:
             .get_template("card.html.j2")
             .render(
                 **content,
-                worded=tables.has("differences"),
+                worded=tables.has_table("differences"),
                 table=table,
                 row=row,
                 looks="\n".join(path.read_text() for path in STYLES),

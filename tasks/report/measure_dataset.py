@@ -34,10 +34,10 @@ class MiningCounts(NamedTuple):
 def measure_dataset(tables: Tables) -> dict[str, Any]:
     """Return the measures of a dataset by their names in the templates."""
     truth = None
-    if tables.has("images") and tables.has("pairs"):
+    if tables.has_table("images") and tables.has_table("pairs"):
         with tables.database(images=["key", "group"], pairs=["first", "second"]) as database:
             truth = measure_truth(database)
-    table = "preferences" if tables.has("preferences") else "splits"
+    table = "preferences" if tables.has_table("preferences") else "splits"
     counts = tables.count_values(f"SELECT split AS value FROM {table}", {table: ["split"]})
     splits = [split for split in ("train", "validation", "test") if split in counts]
     return {
@@ -124,14 +124,14 @@ class Removals(NamedTuple):
 
 def measure_removals(tables: Tables) -> Removals | None:
     """Count removals table by table; ``None`` if the build removes nothing."""
-    if not tables.has("tags") and not tables.has("rejections"):
+    if not tables.has_table("tags") and not tables.has_table("rejections"):
         return None
     passed = "len(list_filter(removal_scores, lambda score: coalesce(score.why, '') = ''))"
     query = f"""SELECT avg(coalesce(len(removal_scores), 0)), avg(coalesce({passed}, 0))
         FROM rejections"""
     means = tables.query(query, {"rejections": ["removal_scores"]})
     candidates, able = means[0] if means else (0, 0)
-    if tables.has("preferences"):
+    if tables.has_table("preferences"):
         makers = _count(tables, "preferences", "rejected_image_maker")
     else:
         makers = _count(tables, "rejections", "maker")

@@ -42,14 +42,14 @@ class Tables:
         repr=False,
     )
 
-    def has(self, name: str) -> bool:
+    def has_table(self, name: str) -> bool:
         """Return whether the build reached this table, and its stage is on."""
         return self._planned(name) is not None
 
     @property
     def preferences(self) -> str:
         """Return the name of the latest table of preferences; empty: none."""
-        return next((name for name in PREFERENCES if self.has(name)), "")
+        return next((name for name in PREFERENCES if self.has_table(name)), "")
 
     def open_all(self) -> None:
         """Open all indexes now, so that the build's ledger is not read later."""
@@ -68,7 +68,9 @@ class Tables:
         index = self.index(name)
         if index is None:
             return []
-        rows = index.rows(index.find(subjects), row_type, columns_without(row_type, without))
+        rows = index.rows_at(
+            index.find_positions(subjects), row_type, columns_without(row_type, without)
+        )
         return sorted(rows, key=lambda row: (row.subject, row.key))
 
     def chunks(self, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -85,7 +87,7 @@ class Tables:
         if not columns:
             return
         batch: list[pa.Table] = []
-        for table in index.tables(columns):
+        for table in index.part_tables(columns):
             batch.append(table)
             if sum(map(len, batch)) >= CHUNK_ROWS:
                 yield pa.concat_tables(batch).combine_chunks()
@@ -132,7 +134,7 @@ class Tables:
 
         It is empty if the build reached none of the tables.
         """
-        if not any(map(self.has, columns)):
+        if not any(map(self.has_table, columns)):
             return []
         with self.database(**columns) as database:
             return database.execute(query, list(values)).fetchall()

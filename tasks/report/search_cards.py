@@ -59,7 +59,7 @@ class PageQuery(BaseModel):
         except ValidationError as error:
             return cls(), say_errors(error)
 
-    def query(self, **changes: Any) -> str:
+    def query_string(self, **changes: Any) -> str:
         """Return the query string with changes, without default values."""
         return urlencode(self.model_copy(update=changes).model_dump(exclude_defaults=True))
 

@@ -84,7 +84,7 @@ class Keys:
         """Return the cookie's name, with the port: ports of one host share cookies."""
         return f"pairwright-{self.port}"
 
-    def url(self, token: str) -> str:
+    def page_url(self, token: str) -> str:
         """Return the address to open with a token.
 
         The token is ``entry``, or one of ``once`` to start a browser with.
@@ -142,7 +142,7 @@ class Opening:
         await answer(scope, receive, send)
 
 
-def serve(
+def serve_pages(
     opening: Opening,
     keys: Keys,
     listener: socket.socket,

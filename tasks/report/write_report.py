@@ -66,7 +66,7 @@ class Subject:
 
         A folder is named by the last part of its path only, since reports are passed on.
         """
-        source = self.profile.sources
+        source = self.profile.source_config
         if source.kind == "scenes":
             return "rendered scenes"
         return f"{source.kind} {Path(source.path).name}".strip()
@@ -92,7 +92,7 @@ def write_report(
         "subject": subject,
         "pages": tuple(pages),
         "shown": len(keys),
-        "worded": tables.has("differences"),
+        "worded": tables.has_table("differences"),
         "singles": singles,
         "in_full": PREFERENCES if has_removals else "",
     }
@@ -176,7 +176,7 @@ def sample_pairs(tables: Tables, number: int) -> list[str]:
 
     The sample is fixed, and even over splits and their similarities.
     """
-    if not number or not tables.has("pairs"):
+    if not number or not tables.has_table("pairs"):
         return []
     query = """WITH ranked AS (SELECT key, count(*) OVER () AS total,
             row_number() OVER (ORDER BY split NULLS FIRST, similarity, key) - 1 AS place

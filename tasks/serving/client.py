@@ -72,7 +72,7 @@ class Client:
             raise RefusedQuestionError(refused.reason, refused.detail) from refused
         answer = await self._request(question, body)
         if answers is not None:
-            answers.put(key, json.dumps(asdict(answer)).encode())
+            answers.store_value(key, json.dumps(asdict(answer)).encode())
         return answer
 
     async def _request(self, question: Question, body: dict[str, Any]) -> Answer:

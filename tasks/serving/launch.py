@@ -72,7 +72,7 @@ class Servers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.stop_server()
 
     def serve(self, chat: ChatConfig, *, field: str) -> ChatConfig:
         """Return the configuration with a running server's endpoint; without `launch`, unchanged.
@@ -86,15 +86,15 @@ class Servers:
         running = self._running
         if running is None or not _is_usable(running, chat):
             check_launch(chat, field)
-            self.stop()
+            self.stop_server()
             running = self._running = _launch(chat, self._logs)
             error = _wait(running)
             if error:
-                self.stop()
+                self.stop_server()
                 raise ServerError(f"{field}: {error}")
         return chat.model_copy(update={"endpoint": (f"http://127.0.0.1:{running.port}/v1",)})
 
-    def stop(self) -> None:
+    def stop_server(self) -> None:
         """Stop the running server, if any, after its current requests."""
         if self._running is None:
             return

@@ -5,7 +5,7 @@ This is AdaViP's step, with our prompt; ``tasks.texts.split_sentences`` reads th
 
 from typing import Any
 
-from pairwright.prompts import load
+from pairwright.prompts import load_prompt
 from pairwright.tasks.serving.chat import (
     Answer,
     Chat,
@@ -36,7 +36,7 @@ async def ask_split(
     max_tokens: int,
 ) -> Answer | None:
     """Return the answer for a text; ``None``: the server refuses it, mostly as too long."""
-    prompt = load(SPLIT)
+    prompt = load_prompt(SPLIT)
     question = Question(
         prompt=SPLIT,
         text=prompt.render(description=as_data(text)),

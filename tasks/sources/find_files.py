@@ -72,7 +72,7 @@ class FilePattern:
             raise RefusedEntryError("changed since it was listed")
         return state
 
-    def open(self, name: str, **options: Any) -> BinaryIO:
+    def open_for_reading(self, name: str, **options: Any) -> BinaryIO:
         """Open a file for random access reading; ``options`` are the file system's."""
         with _refuse_missing():
             return self.system.open(self.path(name), "rb", **options)
@@ -162,7 +162,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     return entry.is_dir()
 
 
-def holds(path: str, endings: tuple[str, ...], *inside: str) -> bool:
+def has_files(path: str, endings: tuple[str, ...], *inside: str) -> bool:
     """Return whether a path has one of these endings, or is a local folder with such files.
 
     A folder that has images too does not count. Names in folders ``inside`` it are read as well.

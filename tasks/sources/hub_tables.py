@@ -13,7 +13,7 @@ from pairwright.schemas.config import ReadingConfig
 from pairwright.schemas.rows import PairRow, PreferenceRow, Turn, make_key
 from pairwright.tasks.sources import parquet_tables
 from pairwright.tasks.sources.annotations import MAX_TEXTS, usable_texts
-from pairwright.tasks.sources.find_files import holds
+from pairwright.tasks.sources.find_files import has_files
 from pairwright.tasks.sources.parquet_tables import (
     Cell,
     ChooseColumns,
@@ -331,5 +331,5 @@ and ``reading.caption_column``. The captions of a row with one image are that im
 images of a row are one group, so that they go to one split; their captions are dropped, since
 it is unknown which image each describes. An image given as a path is read from
 ``reading.images``, or else from the source's folder, never from outside it.""",
-    recognises=lambda path: path.startswith("hf://") or holds(path, (".parquet",), "data"),
+    recognises=lambda path: path.startswith("hf://") or has_files(path, (".parquet",), "data"),
 )

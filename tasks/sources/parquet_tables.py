@@ -44,8 +44,8 @@ from pairwright.tasks.sources.reader import (
     escape_name,
     list_item,
     locate,
+    make_refusal,
     read_one,
-    refuse,
 )
 
 log = logging.getLogger(__name__)
@@ -284,7 +284,7 @@ def split_of(name: str) -> str:
 
 def _open(files: FilePattern, name: str) -> pq.ParquetFile:
     with _wrap_medium_errors():
-        opened = files.open(name)
+        opened = files.open_for_reading(name)
     with ExitStack() as stack:
         stack.callback(opened.close)
         # Without pre_buffer, columns are streamed; otherwise a whole row group would be fetched
@@ -406,12 +406,12 @@ def _read_record(
         values: Record = batch.to_pylist()[0]
         return {columns[name]: value for name, value in values.items()}
     except Exception as error:  # noqa: BLE001 - a row of undecodable text or impossible offsets
-        return refuse(item, RefusedEntryError("damaged row", describe_error(error)))
+        return make_refusal(item, RefusedEntryError("damaged row", describe_error(error)))
 
 
 def _refuse_unread(item: ItemRow, error: Exception) -> Dropped | Failed:
     if isinstance(error, _MediumError) and isinstance(error.__cause__, Exception):
-        return refuse(item, error.__cause__)
+        return make_refusal(item, error.__cause__)
     if isinstance(error, RefusedEntryError):
-        return refuse(item, error)
-    return refuse(item, RefusedEntryError("damaged table", describe_error(error)))
+        return make_refusal(item, error)
+    return make_refusal(item, RefusedEntryError("damaged table", describe_error(error)))

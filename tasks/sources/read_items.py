@@ -181,7 +181,7 @@ IMAGES = Stage(
     reads={"items": ItemRow},
     writes=ImageRow,
     function=read_items,
-    config=lambda profile: profile.sources,
+    config=lambda profile: profile.source_config,
     journal="results",
 )
 

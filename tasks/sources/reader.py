@@ -98,10 +98,10 @@ def read_one(
     try:
         return list(read(item, *args))
     except (RefusedEntryError, OSError) as error:
-        return [refuse(item, error)]
+        return [make_refusal(item, error)]
 
 
-def refuse(item: ItemRow, error: Exception) -> Dropped | Failed:
+def make_refusal(item: ItemRow, error: Exception) -> Dropped | Failed:
     """Return the row of an unread item: dropped by a rule, or failed if a retry may succeed."""
     if isinstance(error, RefusedEntryError):
         detail = f"{item.name}: {error.detail}" if error.detail else item.name

@@ -31,7 +31,7 @@ from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import ImageRow, ItemRow
 from pairwright.tasks.images.decode import encode_jpeg
-from pairwright.tasks.sources.find_files import FilePattern, holds, open_pattern
+from pairwright.tasks.sources.find_files import FilePattern, has_files, open_pattern
 from pairwright.tasks.sources.read_entry import EntryMetadata, SourceImage, read_image
 from pairwright.tasks.sources.reader import (
     Reader,
@@ -41,8 +41,8 @@ from pairwright.tasks.sources.reader import (
     is_unicode,
     list_item,
     locate,
+    make_refusal,
     read_one,
-    refuse,
 )
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _open_video(
 
     if not is_unicode(name):
         raise RefusedEntryError("unreadable name", "FFmpeg reads names in UTF-8: rename the file")
-    with files.open(name) as file:
+    with files.open_for_reading(name) as file:
         start = file.read(12)
     if not start:
         raise RefusedEntryError("empty file")
@@ -170,7 +170,7 @@ def _read_stretch(
             video = _open_video(files, locator["path"], config)
             capture = stack.enter_context(video)
         except (RefusedEntryError, OSError) as error:
-            yield from (refuse(item, error) for item, _ in frames)
+            yield from (make_refusal(item, error) for item, _ in frames)
             return
         numbers = [frame["frame"] for _, frame in frames]
         decoded = _decode(capture, numbers, locator["rate"])
@@ -226,5 +226,5 @@ READER = Reader(
     details=__doc__ or "",
     list_items=list_items,
     read_items=read_items,
-    recognises=lambda path: holds(path, ENDINGS),
+    recognises=lambda path: has_files(path, ENDINGS),
 )

@@ -43,7 +43,7 @@ from pairwright.tasks.sources.find_files import (
     UNKNOWN_STATE,
     FilePattern,
     FileState,
-    holds,
+    has_files,
     open_pattern,
     wrap_store_errors,
 )
@@ -56,8 +56,8 @@ from pairwright.tasks.sources.reader import (
     escape_name,
     list_item,
     locate,
+    make_refusal,
     read_one,
-    refuse,
 )
 
 log = logging.getLogger(__name__)
@@ -297,7 +297,7 @@ def _is_content(name: str) -> bool:
 
 
 def _open(files: FilePattern, name: str, state: FileState) -> TarBytes:
-    return TarBytes(files.open(name, block_size=READ_AHEAD), state["size"])
+    return TarBytes(files.open_for_reading(name, block_size=READ_AHEAD), state["size"])
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -362,7 +362,7 @@ def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[ReadR
         try:
             archive = _open(files, name, files.stat(name, first_locator))
         except Exception as error:  # noqa: BLE001 - each store raises its own
-            yield from (refuse(item, error) for item, _ in samples)
+            yield from (make_refusal(item, error) for item, _ in samples)
             continue
         with closing(archive):
             for item, _ in samples:
@@ -445,5 +445,5 @@ READER = Reader(
     details=__doc__ or "",
     list_items=list_items,
     read_items=read_items,
-    recognises=lambda path: holds(path, ENDINGS),
+    recognises=lambda path: has_files(path, ENDINGS),
 )

@@ -54,7 +54,7 @@ class Answers:
         start, length = position
         return self._read(start, length)
 
-    def put(self, key: str, value: bytes) -> None:
+    def store_value(self, key: str, value: bytes) -> None:
         """Store a value; it survives a kill of this process, but perhaps not a loss of power."""
         name = bytes.fromhex(key)
         header = HEADER.pack(len(value), _checksum(name, value), name)

@@ -194,7 +194,7 @@ def sort_decisions(build: Build, decisions: Sequence[Decision]) -> Sorted:
     for planned in build.planned:
         row_type = planned.stage.writes
         if row_type in existing:
-            results = build.ledger.run(query.format(planned.stage.name), keys)
+            results = build.ledger.run_query(query.format(planned.stage.name), keys)
             existing[row_type].update(key for (key,) in results)
     return sort_by_keys(decisions, existing[PreferenceRow], existing[PairRow])
 

@@ -43,7 +43,7 @@ class Outcome:
     seconds: float
     records: tuple[logging.LogRecord, ...] = ()  # log records of the process that ran it
 
-    def logged(self) -> Self:
+    def replay_logs(self) -> Self:
         """Log these records in this process, and return the outcome."""
         for record in self.records:
             logger = logging.getLogger(record.name)
@@ -55,16 +55,16 @@ class Outcome:
 class StageWatcher(Protocol):
     """Watcher of the progress of stages."""
 
-    def waiting(self, planned: Planned) -> None:
+    def note_waiting(self, planned: Planned) -> None:
         """Note that another build holds the table."""
 
-    def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
+    def begin_stage(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
         """Note the unfinished shards of a stage."""
 
-    def advance(self, planned: Planned, outcome: Outcome) -> None:
+    def finish_shard(self, planned: Planned, outcome: Outcome) -> None:
         """Note the outcome of a shard."""
 
-    def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
+    def finish_stage(self, planned: Planned, counts: Counts, seconds: float) -> None:
         """Note the counts of a finished stage."""
 
 
@@ -98,16 +98,16 @@ class Executor(Protocol):
 class NoWatcher:
     """Watcher that shows nothing."""
 
-    def waiting(self, planned: Planned) -> None:
+    def note_waiting(self, planned: Planned) -> None:
         """Do nothing."""
 
-    def begin(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
+    def begin_stage(self, planned: Planned, shards: Sequence[ShardRef]) -> None:
         """Do nothing."""
 
-    def advance(self, planned: Planned, outcome: Outcome) -> None:
+    def finish_shard(self, planned: Planned, outcome: Outcome) -> None:
         """Do nothing."""
 
-    def end(self, planned: Planned, counts: Counts, seconds: float) -> None:
+    def finish_stage(self, planned: Planned, counts: Counts, seconds: float) -> None:
         """Do nothing."""
 
 

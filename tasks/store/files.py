@@ -106,7 +106,7 @@ class Folder:
         """Return whether a file exists."""
         return self._ask(name, "looked up", lambda: bool(self._target[0].exists(self.path(name))))
 
-    def open(self, name: str) -> BinaryIO:
+    def open_for_reading(self, name: str) -> BinaryIO:
         """Open a file for random access reading."""
         system, _ = self._target
         path = self.path(name)
@@ -196,7 +196,7 @@ def _scan(path: str, kind: Literal["file", "directory"]) -> list[str]:
     return [entry.name for entry in entries if entry.is_dir()]
 
 
-def numbered(folder: Folder, name: str) -> dict[int, str]:
+def numbered_files(folder: Folder, name: str) -> dict[int, str]:
     """Return the files "000001.json", ... of a folder, by number, in ascending order."""
     files: dict[int, str] = {}
     for file in folder.names(name, ".json"):

@@ -14,7 +14,7 @@ from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
 from pairwright.tasks.store.files import TEMPORARY, Folder
 from pairwright.tasks.store.ledger import COLLECTION, Ledger
 from pairwright.tasks.store.open_tables import Build, journals_of, table_folders
-from pairwright.tasks.store.part import Part, read_columns
+from pairwright.tasks.store.part import Part, read_part_columns
 from pairwright.tasks.store.snapshot import FOLDER as VERSIONS
 from pairwright.tasks.store.snapshot import snapshot_file, write_deleted
 from pairwright.tasks.store.takedowns import NAMES
@@ -38,9 +38,9 @@ class LiveFiles:
         for planned in build.planned:
             name = planned.stage.name
             parts = (*build.ledger.live_parts(name), *build.ledger.other_parts(name))
-            self.files.update(f"{planned.table}/{part}" for part in parts)
+            self.files.update(f"{planned.table_path}/{part}" for part in parts)
             if planned.stage.writes in (ImageRow, PairRow, PreferenceRow):
-                rows = build.ledger.run(
+                rows = build.ledger.run_query(
                     f"SELECT key FROM live_{name} UNION SELECT subject FROM live_{name}"
                 )
                 self.keys |= {key for (key,) in rows}
@@ -64,7 +64,7 @@ def holds_one(ledger: Ledger, table: str, keys: Sequence[str]) -> bool:
     """Return whether a live row of a resolved stage is, or is about, one of these keys."""
     condition = " OR ".join(f"{name} IN (SELECT unnest(?))" for name in NAMES)
     query = f"SELECT key FROM live_{table} WHERE {condition} LIMIT 1"
-    return bool(ledger.run(query, *[list(keys)] * len(NAMES)))
+    return bool(ledger.run_query(query, *[list(keys)] * len(NAMES)))
 
 
 def list_parts(folder: Folder) -> Iterator[tuple[str, str]]:
@@ -93,7 +93,7 @@ def live_extra_parts(
     has_any = False
     paths = [f"{table}/{file}" for file in folder.names(table, ".parquet")]
     for path in paths:
-        columns, about = read_columns(Part(folder, path), ["source_key", "subject"])
+        columns, about = read_part_columns(Part(folder, path), ["source_key", "subject"])
         source_keys = columns["source_key"].to_pylist()
         subjects = columns["subject"].to_pylist()
         are_live = [

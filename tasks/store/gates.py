@@ -110,7 +110,7 @@ class Verdict:
         return [gate.in_words() for gate in self.failed]
 
 
-def judge(config: GatesConfig, done: Resolved, targets: Sequence[str]) -> Iterator[Gate]:
+def measure_gates(config: GatesConfig, done: Resolved, targets: Sequence[str]) -> Iterator[Gate]:
     """Yield a build's gates: yields, failed shares, and whether any of ``targets`` has a row."""
     for _, count in done:
         yield from _judge_stage(config, count)
@@ -177,7 +177,7 @@ def _empty_tables(done: Resolved, targets: Sequence[str]) -> list[Counts]:
     for planned, count in reversed(done):
         if not planned.is_on or planned.stage.name not in ancestors:
             continue
-        ancestors |= planned.inputs.tables
+        ancestors |= planned.inputs.input_tables
         if count.of and not count.rows:
             empty.append(count)
     empty.reverse()

@@ -48,7 +48,7 @@ class Index:
     def _rows(self) -> NDArray[np.int32]:
         return self.entries.column("row").to_numpy()
 
-    def find(self, subjects: Iterable[str]) -> NDArray[np.int64]:
+    def find_positions(self, subjects: Iterable[str]) -> NDArray[np.int64]:
         """Return the positions in the index of every row about one of the subjects."""
         digests = [bytes.fromhex(subject) for subject in sorted(set(subjects))]
         queries = np.frombuffer(b"".join(digests), dtype="S16")
@@ -60,7 +60,7 @@ class Index:
                 ranges.append(np.arange(start, stop))
         return np.concatenate(ranges)
 
-    def rows(
+    def rows_at(
         self,
         positions: Sequence[int] | NDArray[np.int64],
         row_type: type[R],
@@ -86,7 +86,7 @@ class Index:
             of_part = order[parts[order] == number]
             yield int(number), rows[of_part]
 
-    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+    def part_tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some columns of all live rows, one table per part."""
         for number, rows in self.group_by_part():
             yield read_positions(self.part(number), rows.tolist(), columns)

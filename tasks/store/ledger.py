@@ -23,7 +23,7 @@ from pairwright.schemas.arrow import integers
 from pairwright.schemas.errors import StoreError, ValidationError
 from pairwright.schemas.rows import ABOUT_COLUMNS, ItemRow, Row
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.part import Part, describe_part, read_columns
+from pairwright.tasks.store.part import Part, describe_part, read_part_columns
 from pairwright.tasks.store.stage import Planned, Uses
 from pairwright.tasks.store.takedowns import NAMES, REMOVED, mark_of
 
@@ -79,8 +79,8 @@ class Ledger:
                 "preserve_insertion_order": True,
             }
         )
-        self.run("SET enable_progress_bar = false")  # it goes to standard output
-        self.run(
+        self.run_query("SET enable_progress_bar = false")  # it goes to standard output
+        self.run_query(
             "ATTACH ':memory:' AS tables (COMPRESS); USE tables"
         )  # a third of the memory of temporary tables
         self._loaded: dict[str, dict[str, int]] = {}
@@ -88,7 +88,7 @@ class Ledger:
         self.sweeping = False
         """Whether parts with stale rows are left out as a whole, since one may be of a removed
         image."""
-        self.run("CREATE TABLE removed (mark VARCHAR)")
+        self.run_query("CREATE TABLE removed (mark VARCHAR)")
 
     def __enter__(self) -> Self:
         return self
@@ -105,7 +105,7 @@ class Ledger:
                 "resume` continues"
             ) from error
 
-    def run(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    def run_query(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return the result of a query of ``live_S``, ``input_S``, ``outcome_S`` or ``rows_S``."""
         return self._database.execute(query, values).fetchall()
 
@@ -113,27 +113,29 @@ class Ledger:
         """Set the parts of a listing, in this order, as the input of the sources stages."""
         self._load("items", table, only=names)
         first = _first_of_its_key("rows_items", "true", "r.part, r.row")
-        self.run(f"""
+        self.run_query(f"""
             CREATE OR REPLACE TABLE live_items AS SELECT row_number() OVER () - 1 AS seq, * FROM (
                 SELECT * FROM rows_items r WHERE {first} ORDER BY part, row)""")
         self._make_about("items", ItemRow)
 
-    def remove(self, images: Iterable[str]) -> None:
+    def exclude_images(self, images: Iterable[str]) -> None:
         """Leave out the parts that hold these images; must be called before tables are read."""
         for image in images:
-            self.run("INSERT INTO removed VALUES (?)", mark_of(image))
+            self.run_query("INSERT INTO removed VALUES (?)", mark_of(image))
 
     @property
-    def removed(self) -> list[str]:
+    def removal_marks(self) -> list[str]:
         """Return the marks of removed images and of rows about them, in the tables read so far."""
-        return [mark for (mark,) in self.run("SELECT DISTINCT mark FROM removed ORDER BY mark")]
+        return [
+            mark for (mark,) in self.run_query("SELECT DISTINCT mark FROM removed ORDER BY mark")
+        ]
 
-    def load(self, planned: Planned, *, removals: bool = False) -> None:
+    def load_parts(self, planned: Planned, *, removals: bool = False) -> None:
         """Read the keys of parts added since the last call; ``removals``.
 
         Whether anything was ever removed.
         """
-        self._load(planned.stage.name, planned.table, only=None if planned.is_on else ())
+        self._load(planned.stage.name, planned.table_path, only=None if planned.is_on else ())
         if removals and planned.reads_source:
             self._leave_out(planned.stage.name)
 
@@ -146,11 +148,11 @@ class Ledger:
         stone = f"status = 'dropped' AND reason = '{REMOVED}'"
         about = " OR ".join(f"md5('removed ' || {column}) IN {marked}" for column in NAMES)
         hit = f"status = 'ok' AND ({about})"
-        self.run(
+        self.run_query(
             f"INSERT INTO removed SELECT md5('removed ' || key) FROM rows_{name} WHERE {hit} "
             f"UNION SELECT key FROM rows_{name} WHERE {stone}"
         )
-        self.run(
+        self.run_query(
             f"DELETE FROM rows_{name} WHERE part IN (SELECT part FROM rows_{name} WHERE {hit})"
         )
 
@@ -161,17 +163,17 @@ class Ledger:
         since, if all of its rows had failed.
         """
         name = planned.stage.name
-        self._load(name, planned.table, only=[*live, *others])
+        self._load(name, planned.table_path, only=[*live, *others])
         count = len(live)
         live_keys = f"SELECT key FROM rows_{name} WHERE part < {count} AND status = 'ok'"
-        self.run(
+        self.run_query(
             f"DELETE FROM rows_{name} WHERE part >= {count} AND status = 'ok' "
             f"AND key NOT IN ({live_keys})"
         )
 
     def _load(self, name: str, table: str, *, only: Sequence[str] | None = None) -> None:
         if name not in self._loaded:
-            self.run(
+            self.run_query(
                 f"CREATE OR REPLACE TABLE rows_{name} ({PLACED}); "
                 f"CREATE OR REPLACE TABLE parts_{name} (part INTEGER, name VARCHAR)"
             )
@@ -179,9 +181,9 @@ class Ledger:
         numbers = self._loaded[name]
         # A retry of a part in which every row failed replaces it: such parts are read again.
         failed = f"SELECT part FROM rows_{name} GROUP BY part HAVING bool_and(status = 'failed')"
-        again = self.run(f"SELECT name FROM parts_{name} WHERE part IN ({failed})")
+        again = self.run_query(f"SELECT name FROM parts_{name} WHERE part IN ({failed})")
         unread = {part for (part,) in again}
-        self.run(f"DELETE FROM rows_{name} WHERE part IN ({failed})")
+        self.run_query(f"DELETE FROM rows_{name} WHERE part IN ({failed})")
         names = self.folder.names(table, ".parquet") if only is None else only
         new = dict[str, int]()
         for part in names:
@@ -190,11 +192,11 @@ class Ledger:
         numbers.update(new)
         if new:
             parts = f"INSERT INTO parts_{name} SELECT unnest(?), unnest(?)"
-            self.run(parts, list(new.values()), list(new))
+            self.run_query(parts, list(new.values()), list(new))
         to_read = {part: numbers[part] for part in names if part in unread or part in new}
         for keys in self._read_keys(table, to_read):
             self._database.register("new_rows", keys)
-            self.run(f"INSERT INTO rows_{name} BY NAME SELECT * FROM new_rows")
+            self.run_query(f"INSERT INTO rows_{name} BY NAME SELECT * FROM new_rows")
             self._database.unregister("new_rows")
 
     def _read_keys(self, table: str, parts: Mapping[str, int]) -> Iterator[pa.Table]:
@@ -203,7 +205,7 @@ class Ledger:
         On an object store many parts are read in parallel.
         """
 
-        def read(item: tuple[str, int]) -> pa.Table:
+        def read_keys(item: tuple[str, int]) -> pa.Table:
             name, number = item
             return _keys(Part(self.folder, f"{table}/{name}"), number)
 
@@ -211,7 +213,9 @@ class Ledger:
         with ThreadPoolExecutor(READERS) as threads:
             for start in range(0, len(parts), 2 * READERS):  # so that few wait in memory
                 some = islice(parts.items(), start, start + 2 * READERS)
-                for keys in map(read, some) if self.folder.is_local else threads.map(read, some):
+                for keys in (
+                    map(read_keys, some) if self.folder.is_local else threads.map(read_keys, some)
+                ):
                     batch.append(keys)
                     if sum(map(len, batch)) >= BATCH_ROWS:
                         yield pa.concat_tables(batch)
@@ -226,18 +230,18 @@ class Ledger:
         name = planned.stage.name
         self._places.pop(name, None)
         if self.sweeping:
-            self.run(f"DELETE FROM rows_{name} WHERE part IN ({self._stale(name)})")
+            self.run_query(f"DELETE FROM rows_{name} WHERE part IN ({self._stale(name)})")
         alive = f"r.status = 'ok' AND r.source_key IN (SELECT source_key FROM input_{name})"
         order = "r.anchor, r.source_key, r.part, r.row"  # only mined pairs have an anchor
         first = _first_of_its_key(f"rows_{name}", alive, order)
-        self.run(f"""
+        self.run_query(f"""
             CREATE OR REPLACE TABLE live_{name} AS SELECT row_number() OVER () - 1 AS seq, * FROM (
                 SELECT r.* FROM rows_{name} r
                 JOIN (SELECT part, row_number() OVER (ORDER BY name) AS rank FROM parts_{name}) p
                     USING (part)
                 WHERE {alive} AND {first} ORDER BY p.rank, r.row)""")
         self._make_about(name, planned.stage.writes)
-        self.run(f"""
+        self.run_query(f"""
             CREATE OR REPLACE TABLE outcome_{name} AS
             SELECT i.seq, i.source_key, i.key, i.part, i.row,
                 CASE WHEN i.done THEN 'ok'
@@ -272,7 +276,7 @@ class Ledger:
         """
         columns = ", ".join(f'"{column}"' for column in row_type.ABOUT)
         query = f"SELECT *, [{columns}] AS about FROM live_{name}"
-        self.run(f"CREATE OR REPLACE TEMP VIEW about_{name} AS {query}")
+        self.run_query(f"CREATE OR REPLACE TEMP VIEW about_{name} AS {query}")
 
     def _unite(self, planned: Planned) -> None:
         """Make ``read_S``: the live rows of all tables that the stage reads.
@@ -283,7 +287,9 @@ class Ledger:
         name = planned.stage.name
         tables = list(planned.inputs.reads)
         if len(tables) == 1:
-            self.run(f"CREATE OR REPLACE TEMP VIEW read_{name} AS SELECT * FROM about_{tables[0]}")
+            self.run_query(
+                f"CREATE OR REPLACE TEMP VIEW read_{name} AS SELECT * FROM about_{tables[0]}"
+            )
             return
         columns = ", ".join(f'"{column}"' for column in ("row", *COLUMNS))
         no_rows = f"SELECT 0 AS place, 0 AS seq, part, {columns}, [key] AS about FROM rows_{name}"
@@ -295,7 +301,7 @@ class Ledger:
                 f"FROM about_{table}"
             )
             part_count += len(self.part_names(table))
-        self.run(f"""
+        self.run_query(f"""
             CREATE OR REPLACE TEMP VIEW read_{name} AS
             SELECT row_number() OVER (ORDER BY place, seq) - 1 AS seq, place, part, {columns}, about
             FROM (
@@ -333,7 +339,7 @@ class Ledger:
         if inputs.only_in:
             subjects = [f"SELECT unnest(about) FROM about_{table}" for table in inputs.only_in]
             chosen = f"WHERE l.key IN ({' UNION ALL '.join(subjects)})"
-        self.run(f"""
+        self.run_query(f"""
             CREATE OR REPLACE TABLE input_{stage.name} AS
             SELECT row_number() OVER () - 1 AS seq, * FROM (
                 SELECT l.key, {source_key} AS source_key, l.part, l.row
@@ -349,23 +355,23 @@ class Ledger:
         hashes = "coalesce(bit_xor(md5_number(key)), 0), bit_xor(md5_number(key || '+'))"
         identifiers = list[str]()
         for relation in relations:
-            (values,) = self.run(f"SELECT count(*), {hashes} FROM {relation}")
+            (values,) = self.run_query(f"SELECT count(*), {hashes} FROM {relation}")
             identifiers.append(":".join(map(str, values)))
         return " ".join(identifiers)
 
-    def count(self, planned: Planned) -> Counts:
+    def count_stage(self, planned: Planned) -> Counts:
         """Count a resolved stage.
 
         ``ValidationError`` if the counts, taken independently, do not add up.
         """
         name = planned.stage.name
-        ((total, rows),) = self.run(
+        ((total, rows),) = self.run_query(
             f"SELECT (SELECT count(*) FROM input_{name}), (SELECT count(*) FROM live_{name})"
         )
         numbers = dict.fromkeys(ENDS, 0)
         reasons = Counter[str]()
         failures = Counter[str]()
-        by_reason = self.run(
+        by_reason = self.run_query(
             f"SELECT outcome, coalesce(reason, ''), count(*) FROM outcome_{name} "
             "GROUP BY ALL ORDER BY 2"
         )
@@ -389,7 +395,7 @@ class Ledger:
             **numbers,
         )
 
-    def unfinished(
+    def unfinished_rows(
         self, name: str, rows_per_shard: int, *, reason: str = ""
     ) -> pa.RecordBatchReader:
         """Return the unfinished input rows of a resolved stage, in the input's own order.
@@ -419,7 +425,7 @@ class Ledger:
             relation = f"live_{name}"
             status = "r.reason != ''"
             group = "r.row"
-        return self.run(f"""
+        return self.run_query(f"""
             SELECT p.name, min(r.row), any_value(l.subject) FROM {relation} r
             JOIN outcome_{name} o USING (source_key) JOIN parts_{name} p ON p.part = r.part
             JOIN read_{name} l ON l.key = o.key
@@ -427,7 +433,7 @@ class Ledger:
 
     def duplicates(self, name: str) -> list[tuple[str, int, str, int]]:
         """Return the positions of duplicate rows, and of the rows that they duplicate."""
-        return self.run(f"""
+        return self.run_query(f"""
             SELECT p.name, min(r.row), any_value(q.name), any_value(w.row) FROM outcome_{name} o
             JOIN rows_{name} r USING (source_key) JOIN live_{name} w ON w.key = r.key
             JOIN parts_{name} p ON p.part = r.part JOIN parts_{name} q ON q.part = w.part
@@ -452,13 +458,18 @@ class Ledger:
         """
         if table not in self._places:
             position = "key || ' ' || part || ' ' || row"
-            ((value,),) = self.run(f"SELECT bit_xor(md5_number({position})) FROM live_{table}")
+            ((value,),) = self.run_query(
+                f"SELECT bit_xor(md5_number({position})) FROM live_{table}"
+            )
             self._places[table] = str(value)
         return self._places[table]
 
     def part_names(self, table: str) -> list[str]:
         """Return the files of a table's parts, by the number in ``part`` columns."""
-        return [name for _, name in self.run(f"SELECT part, name FROM parts_{table} ORDER BY part")]
+        return [
+            name
+            for _, name in self.run_query(f"SELECT part, name FROM parts_{table} ORDER BY part")
+        ]
 
     def fetch_table(self, query: str) -> pa.Table:
         """Return the result of a query of the resolved tables as an Arrow table."""
@@ -471,11 +482,11 @@ class Ledger:
 
     def has_stale(self, table: str) -> bool:
         """Return whether the parts of a resolved stage hold stale rows."""
-        return bool(self.run(f"{self._stale(table)} LIMIT 1"))
+        return bool(self.run_query(f"{self._stale(table)} LIMIT 1"))
 
     def other_parts(self, table: str) -> list[str]:
         """Return the parts of a resolved stage with dropped or failed rows and no live ones."""
-        names = self.run(
+        names = self.run_query(
             f"SELECT DISTINCT p.name FROM rows_{table} r JOIN parts_{table} p USING (part) "
             f"WHERE r.source_key IN (SELECT source_key FROM input_{table}) "
             f"AND r.part NOT IN (SELECT part FROM live_{table}) ORDER BY 1"
@@ -484,7 +495,7 @@ class Ledger:
 
     def live_parts(self, table: str) -> dict[str, int]:
         """Return the number of live rows by part, for parts that hold some."""
-        counts = self.run(
+        counts = self.run_query(
             f"SELECT p.name, count(*) FROM live_{table} JOIN parts_{table} p USING (part) "
             "GROUP BY ALL ORDER BY 1"
         )
@@ -519,7 +530,7 @@ def links_of(planned: Planned, use: Uses) -> str:
 
 def _keys(part: Part, number: int) -> pa.Table:
     """Return a part's key columns, after checking its metadata."""
-    table, stated = read_columns(part, COLUMNS)
+    table, stated = read_part_columns(part, COLUMNS)
     actual = describe_part(part.name, table, version=0)
     del actual["version"]
     del actual["name"]

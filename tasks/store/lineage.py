@@ -45,12 +45,12 @@ def find_keys(build: Build, prefix: str) -> list[tuple[str, str]]:
 def keys_like(ledger: Ledger, table: str, prefix: str) -> list[str]:
     """Return the first ten keys of a resolved table's live rows with this prefix."""
     query = f"SELECT key FROM live_{table} WHERE starts_with(key, ?) ORDER BY key LIMIT 10"
-    return [key for (key,) in ledger.run(query, prefix)]
+    return [key for (key,) in ledger.run_query(query, prefix)]
 
 
 def follow(build: Build, seeds: Iterable[tuple[str, str]], way: Way) -> list[Link]:
     """Return every row reachable from some rows of a resolved build, nearest table first."""
-    run = build.ledger.run
+    run = build.ledger.run_query
     run(
         "CREATE OR REPLACE TEMP TABLE reached "
         "(n INTEGER, tbl VARCHAR, key VARCHAR, of_tbl VARCHAR, of_key VARCHAR)"
@@ -128,7 +128,7 @@ def read_cells(
 ) -> dict[str, dict[str, Any]]:
     """Return some columns of live rows by key; missing keys are left out."""
     name = planned.stage.name
-    places = build.ledger.run(
+    places = build.ledger.run_query(
         f"SELECT p.name, l.row, l.key FROM live_{name} l JOIN parts_{name} p USING (part) "
         "WHERE l.key IN (SELECT unnest(?)) ORDER BY 1, 2",
         list(keys),
@@ -186,13 +186,13 @@ def _state_of(build: Build, stage: str) -> tuple[str, set[str], dict[str, str]]:
     planned = next((planned for planned in build.planned if planned.stage.name == stage), None)
     if planned is None:
         return "", set(), {}
-    ended = build.ledger.run(
+    ended = build.ledger.run_query(
         f"SELECT key, CASE WHEN coalesce(reason, '') = '' THEN outcome ELSE outcome || ': ' || "
         f"reason END "
         f"FROM outcome_{stage}"
     )
     return (
         planned.fingerprint,
-        {key for (key,) in build.ledger.run(f"SELECT key FROM live_{stage}")},
+        {key for (key,) in build.ledger.run_query(f"SELECT key FROM live_{stage}")},
         dict(ended),
     )

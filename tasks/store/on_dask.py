@@ -125,7 +125,7 @@ class DaskWorkers:
         try:
             future = self._send(planned, shard)
             try:
-                return future.result().logged()
+                return future.result().replay_logs()
             finally:
                 with self._changing:
                     self._running.discard(future)

@@ -206,7 +206,7 @@ class Build:
             # A version's parts hold no removed image.
             entries = [] if self.pinned else read_takedowns(self.folder)
             self.takedowns = entries[-1].number if entries else 0
-            self.ledger.remove(removed_by(entries))
+            self.ledger.exclude_images(removed_by(entries))
             self.ledger.sweeping = bool(last_unswept(self.folder, entries))
             item_names = [name.rpartition("/")[2] for name in self.items]
             self.ledger.set_items(ITEMS, item_names)
@@ -224,9 +224,9 @@ class Build:
         if published and published["fingerprint"] == planned.fingerprint:
             self.ledger.load_only(planned, list(published["parts"]), published["refused"])
         else:
-            self.ledger.load(planned, removals=self.takedowns > 0)
+            self.ledger.load_parts(planned, removals=self.takedowns > 0)
         self.ledger.resolve(planned)
-        return self.ledger.count(planned)
+        return self.ledger.count_stage(planned)
 
     def read_columns(
         self, planned: Planned, positions: Iterable[tuple[Any, ...]], columns: Sequence[str]
@@ -237,7 +237,7 @@ class Build:
         """
         for name, group in groupby(positions, key=itemgetter(0)):
             of_part = list(group)
-            part = Part(self.folder, f"{planned.table}/{name}")
+            part = Part(self.folder, f"{planned.table_path}/{name}")
             row_numbers = [position[1] for position in of_part]
             table = read_positions(part, row_numbers, columns)
             yield from zip(of_part, table.to_pylist(), strict=True)
@@ -263,12 +263,12 @@ class Build:
             yield duplicate[column], original[column]
 
     @contextlib.contextmanager
-    def locked(
+    def lock_stage(
         self, planned: Planned, on_wait: Callable[[Planned], None] | None = None
     ) -> Generator[None]:
         """Lock a stage's table; another build of the same table waits here."""
         self._workspace()  # marks the dataset as in use, before anything is counted
-        with hold(self.folder, planned.table, on_wait and partial(on_wait, planned)):
+        with hold(self.folder, planned.table_path, on_wait and partial(on_wait, planned)):
             yield
 
     def shards(self, planned: Planned, *, reason: str = "") -> list[ShardRef]:
@@ -276,7 +276,7 @@ class Build:
         stage = planned.stage
         takedowns = self.takedowns if planned.reads_source else 0
         # Before the pending rows: another query on the connection would end their reader.
-        removed = self.ledger.removed if takedowns else []
+        removed = self.ledger.removal_marks if takedowns else []
         metadata: dict[str, str] = {}
         if planned.inputs.is_whole:
             metadata[COLLECTION] = self.ledger.collection(planned)
@@ -286,7 +286,7 @@ class Build:
         with self._new_file(plan) as path:
             slices = write_plan(
                 path,
-                self.ledger.unfinished(stage.name, size, reason=reason),
+                self.ledger.unfinished_rows(stage.name, size, reason=reason),
                 names,
                 about=metadata,
                 removed=removed,
@@ -346,7 +346,7 @@ class Build:
     def _folder_of(self, table: str) -> str:
         for planned in self.planned:
             if planned.stage.name == table:
-                return planned.table
+                return planned.table_path
         return ITEMS
 
     def drop_journals(self, planned: Planned) -> None:

@@ -245,7 +245,7 @@ def read_part(part: Part) -> pa.Table:
         return file.read()
 
 
-def read_columns(part: Part, columns: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
+def read_part_columns(part: Part, columns: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
     """Return those of the columns that the part has, and its metadata; little else is read."""
     with open_part(part) as file:
         existing = [name for name in columns if name in file.names]
@@ -275,7 +275,7 @@ def read_about(part: Part) -> dict[str, str]:
 def open_part(part: Part) -> Generator[OpenPart]:
     """Open a part to read some of it."""
     try:
-        with part.folder.open(part.name) as file:
+        with part.folder.open_for_reading(part.name) as file:
             opened = OpenPart(file)
             name = part.name.rpartition("/")[2]
             written_name = opened.about.get("name", name)  # parts of earlier releases have none

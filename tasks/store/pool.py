@@ -100,7 +100,7 @@ class Workers:
         try:
             with block_interrupts():
                 future = pool.submit(attempt_apart, self._run, planned, shard)
-            return future.result().logged()
+            return future.result().replay_logs()
         except (BrokenProcessPool, CancelledError):
             with self._changing:
                 if self._pools.get(name) is pool:
@@ -149,7 +149,7 @@ class Workers:
         """Run a shard in a process of its own, one shard at a time."""
         with self._quarantine, _new_pool(1) as pool:
             try:
-                return pool.submit(attempt_apart, self._run, planned, shard).result().logged()
+                return pool.submit(attempt_apart, self._run, planned, shard).result().replay_logs()
             except BrokenProcessPool:
                 return failed_outcome(shard, DIED)
 

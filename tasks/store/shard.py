@@ -76,7 +76,7 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
         zip(plan.column("key").to_pylist(), plan.column("source_key").to_pylist(), strict=True)
     )
     salt = [f"removed {shard.takedowns}"] if shard.takedowns else []
-    name = f"{planned.table}/part-{make_key(*sources.values(), *salt)}.parquet"
+    name = f"{planned.table_path}/part-{make_key(*sources.values(), *salt)}.parquet"
     file = (
         Path(shard.journals)
         / Path(name).with_suffix(".journal" if planned.keeps_results else ".answers").name
@@ -195,14 +195,14 @@ def _results(
     """
     stage = planned.stage
 
-    def run(unfinished: Sequence[Row]) -> Iterator[Row | Dropped | Failed]:
+    def run_function(unfinished: Sequence[Row]) -> Iterator[Row | Dropped | Failed]:
         uses: dict[str, Any] = dict(_open_uses(planned, shard, unfinished)) | (
             {"answers": kept} if planned.keeps_answers else {}
         )
         return stage.function(unfinished, planned.config, **uses) if unfinished else iter(())
 
     if not planned.keeps_results or kept is None:
-        return to_table(list(run(inputs)), stage.writes)
+        return to_table(list(run_function(inputs)), stage.writes)
     schema = schema_of(stage.writes)
     form = (
         schema.serialize().to_pybytes()
@@ -216,10 +216,12 @@ def _results(
             tables.append(
                 pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(found), schema)])
             )
-    for key, group in groupby(run(unfinished), key=attrgetter("source_key")):
+    for key, group in groupby(run_function(unfinished), key=attrgetter("source_key")):
         tables.append(to_table(list(group), stage.writes))
         if "failed" not in count_statuses(tables[-1]):
-            kept.put(make_key(form, key), tables[-1].to_batches()[0].serialize().to_pybytes())
+            kept.store_value(
+                make_key(form, key), tables[-1].to_batches()[0].serialize().to_pybytes()
+            )
     return pa.concat_tables(tables)
 
 
@@ -283,7 +285,9 @@ def _rows_about(
 ) -> dict[str, Any]:
     index = open_index(folder, file, table)
     columns = columns_without(use.row, use.without)
-    rows = sorted(index.rows(index.find(wanted), use.row, columns), key=lambda row: row.key)
+    rows = sorted(
+        index.rows_at(index.find_positions(wanted), use.row, columns), key=lambda row: row.key
+    )
     if use.kind == "one":
         return {row.subject: row for row in reversed(rows)}
     grouped: dict[str, tuple[Row, ...]] = dict.fromkeys(wanted, ())
@@ -298,4 +302,4 @@ def _whole_table(folder: Folder, file: str, table: str, use: Uses) -> pa.Table:
     index = open_index(folder, file, table)
     columns = columns_without(use.row, use.without)
     empty = schema_of(use.row).empty_table().select(columns)
-    return pa.concat_tables([empty, *index.tables(columns)])
+    return pa.concat_tables([empty, *index.part_tables(columns)])

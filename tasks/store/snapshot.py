@@ -15,7 +15,7 @@ import pyarrow as pa
 from pairwright.schemas.arrow import R
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import StoreError
-from pairwright.tasks.store.files import Folder, numbered, read_sealed, seal
+from pairwright.tasks.store.files import Folder, numbered_files, read_sealed, seal
 from pairwright.tasks.store.index import Index, columns_without, open_index
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.open_tables import Build, Snapshot
@@ -38,7 +38,7 @@ def latest_snapshot(folder: Folder) -> Snapshot | None:
 
 def snapshot_numbers(folder: Folder) -> list[int]:
     """Return the sorted numbers of the existing versions."""
-    return list(numbered(folder, FOLDER))
+    return list(numbered_files(folder, FOLDER))
 
 
 def snapshot_file(number: int) -> str:
@@ -146,8 +146,8 @@ def find_live(
 ) -> list[R]:
     """Return a resolved stage's live rows, all or of the subjects, ordered by subject and key."""
     index = live_index(build, planned)
-    positions = range(len(index)) if subjects is None else index.find(subjects)
-    rows = index.rows(positions, row_type, columns_without(row_type, without))
+    positions = range(len(index)) if subjects is None else index.find_positions(subjects)
+    rows = index.rows_at(positions, row_type, columns_without(row_type, without))
     return sorted(rows, key=lambda row: (row.subject, row.key))
 
 
@@ -158,4 +158,4 @@ def stream_live(build: Build, planned: Planned, columns: Sequence[str]) -> Itera
 
 def live_index(build: Build, planned: Planned) -> Index:
     """Open the index of a resolved stage's live rows."""
-    return open_index(build.folder, build.write_index(planned.stage.name), planned.table)
+    return open_index(build.folder, build.write_index(planned.stage.name), planned.table_path)

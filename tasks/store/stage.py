@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from pairwright.prompts import load
+from pairwright.prompts import load_prompt
 from pairwright.schemas.config import Profile, section_name
 from pairwright.schemas.plugins import LoadedFiles
 from pairwright.schemas.rows import Dropped, Failed, Row, make_key
@@ -57,7 +57,7 @@ class Uses:
         return self.name or self.table
 
     @property
-    def tables(self) -> set[str]:
+    def input_tables(self) -> set[str]:
         """Return the tables that it reads."""
         return {self.table, self.only_in} - {""}
 
@@ -74,9 +74,9 @@ class Inputs:
     without: tuple[str, ...] = ()
 
     @property
-    def tables(self) -> set[str]:
+    def input_tables(self) -> set[str]:
         """Return the tables that the stage's table is made from."""
-        return set(self.reads).union(self.only_in, *(use.tables for use in self.uses))
+        return set(self.reads).union(self.only_in, *(use.input_tables for use in self.uses))
 
     @property
     def is_whole(self) -> bool:
@@ -137,9 +137,9 @@ class Stage:
     them for this stage; 0: the profile's general number."""
 
     @property
-    def tables(self) -> set[str]:
+    def input_tables(self) -> set[str]:
         """Return the tables that its table is made from, whatever the configuration."""
-        return set(self.reads).union(self.only_in, *(use.tables for use in self.uses))
+        return set(self.reads).union(self.only_in, *(use.input_tables for use in self.uses))
 
     def configure(self, profile: Profile) -> Any:
         """Return its configuration: the settings of a profile, with what a build found."""
@@ -162,7 +162,7 @@ class Stage:
 
         All).
         """
-        available = self.tables if tables is None else {*tables, LISTING}
+        available = self.input_tables if tables is None else {*tables, LISTING}
         reads = {table: row for table, row in self.reads.items() if table in available}
         only_in = tuple(table for table in self.only_in if table in available)
         if not reads or (self.only_in and not only_in):
@@ -211,7 +211,7 @@ def fingerprint(
     """
     parts = [stage.name, str(stage.version), config.model_dump_json(exclude=_uncounted(config))]
     parts += [f"prompt {name} {prompts[name]}" for name in sorted(inputs.prompts)]
-    parts += [f"table {name} {tables[name]}" for name in sorted(inputs.tables - {LISTING})]
+    parts += [f"table {name} {tables[name]}" for name in sorted(inputs.input_tables - {LISTING})]
     if stage.models:
         parts += stage.models(config)
     return make_key(*parts)[:16]
@@ -266,7 +266,7 @@ class Planned:
         return self.stage.section_of(self.config)
 
     @property
-    def table(self) -> str:
+    def table_path(self) -> str:
         """Return the folder of its table, below the dataset's."""
         return table_folder(self.stage.name, self.fingerprint)
 
@@ -292,7 +292,7 @@ def plan_stage(
 ) -> Planned:
     """Return a stage ready to run; ``tables`` has the fingerprints of the tables made so far."""
     if inputs.reads:
-        prompts = {name: load(name).sha256 for name in inputs.prompts}
+        prompts = {name: load_prompt(name).sha256 for name in inputs.prompts}
         mark = fingerprint(stage, config, inputs=inputs, prompts=prompts, tables=tables)
     else:
         mark = make_key(stage.name, "off")[:16]

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from pairwright.tasks.store.files import Folder, numbered, read_sealed, seal
+from pairwright.tasks.store.files import Folder, numbered_files, read_sealed, seal
 
 FOLDER = "takedowns"
 SWEPT = f"{FOLDER}/swept.json"  # number of the last entry whose images are gone from all tables
@@ -42,7 +42,9 @@ class Takedown:
 
 def read_takedowns(folder: Folder) -> list[Takedown]:
     """Return the list in order; a damaged entry is an error: a removed image could come back."""
-    entries = (read_sealed(folder, name, mend=MEND) for name in numbered(folder, FOLDER).values())
+    entries = (
+        read_sealed(folder, name, mend=MEND) for name in numbered_files(folder, FOLDER).values()
+    )
     return [TypeAdapter(Takedown).validate_python(content) for content in entries]
 
 

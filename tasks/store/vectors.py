@@ -72,7 +72,7 @@ def write_vectors(folder: Path, index: Index) -> None:
     folder.mkdir(parents=True)
     keys = index.subjects
     new: dict[str, _NewMatrix] = {}
-    for table in index.tables(["subject", "embedder", "vector", "norm"]):
+    for table in index.part_tables(["subject", "embedder", "vector", "norm"]):
         # Embedders come in the order of each image's vectors.
         for name in table.column("embedder").unique().to_pylist():
             rows = table.filter(pc.field("embedder") == name)
@@ -135,10 +135,10 @@ def _insert_vectors(
 def place_vectors(folder: Folder, name: str, *, table: str) -> Path:
     """Return the folder of a table's vectors, by its index file ``name``; made now if missing."""
 
-    def make(new: Path) -> None:
+    def write_new(new: Path) -> None:
         write_vectors(new, open_index(folder, name, table))
 
-    return made(folder, name, Path(name).stem, make)
+    return made(folder, name, Path(name).stem, write_new)
 
 
 def map_new(path: Path, kind: DTypeLike, shape: tuple[int, ...]) -> np.memmap[Any, Any]:

@@ -10,7 +10,7 @@ from functools import partial
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store import evaluations, gates, snapshot, takedowns
 from pairwright.tasks.store.decision_table import FOLDER as DECISIONS
-from pairwright.tasks.store.files import Folder, numbered, read_sealed
+from pairwright.tasks.store.files import Folder, numbered_files, read_sealed
 from pairwright.tasks.store.open_tables import MEND_RECORD, RECORD
 from pairwright.tasks.store.part import Part, read_part
 
@@ -55,7 +55,7 @@ def _records(folder: Folder, *, has_versions: bool) -> dict[str, str]:
         records[gates.FILE] = gates.MEND
     if folder.exists(snapshot.DELETED):
         records[snapshot.DELETED] = snapshot.MEND_DELETED
-    for name in numbered(folder, takedowns.FOLDER).values():
+    for name in numbered_files(folder, takedowns.FOLDER).values():
         records[name] = takedowns.MEND
     return records
 

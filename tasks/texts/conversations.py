@@ -6,7 +6,7 @@ A preference is a conversation, too: its prompt, then its chosen text.
 from collections.abc import Sequence
 from random import Random
 
-from pairwright.prompts import load, load_wordings
+from pairwright.prompts import load_prompt, load_wordings
 from pairwright.schemas import rows
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, SplitRow, Turn
 
@@ -27,7 +27,7 @@ def turns_of(row: TellingRow | PreferenceRow) -> tuple[Turn, ...]:
             question = SHOWN + row.question
             answer = row.answer
         case rows.CaptionRow():
-            question = load(DESCRIBE).render()
+            question = load_prompt(DESCRIBE).render()
             answer = row.text
         case rows.DifferenceRow():
             wording_kind = "given" if row.is_given else "ask"

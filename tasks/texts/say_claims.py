@@ -44,7 +44,7 @@ class Teller:
         """Choose a wording."""
         return load_wordings("answer_sentences").say(f"{self.style}{kind}", self.rng, **values)
 
-    def mentions(self, side: int) -> list[Claim]:
+    def object_claims(self, side: int) -> list[Claim]:
         """Return the claims about the objects of one photograph."""
         return [
             claim
@@ -52,7 +52,7 @@ class Teller:
             if claim.side == side and claim.kind in MENTIONING and claim.selector != Selector()
         ]
 
-    def totals(self, side: int) -> list[str]:
+    def total_phrases(self, side: int) -> list[str]:
         """Return the phrases of the numbers of all objects of one photograph."""
         return [
             phrases.some(claim.selector, claim.count)
@@ -70,7 +70,7 @@ class Teller:
         places = set(self.of_kind("place").values())
         return places.pop() if len(places) == 1 else ""
 
-    def phrase(self, claim: Claim, *, definite: bool = False) -> str:
+    def phrase_claim(self, claim: Claim, *, definite: bool = False) -> str:
         """Return the noun phrase of a claim, with the object's relation."""
         if claim.kind == "absent":
             return phrases.some(claim.selector, 0)
@@ -133,7 +133,7 @@ def surely_said(claims: Sequence[Claim]) -> list[Claim]:
     """
     teller = Teller(claims, Random(0))
     weaker: list[Claim] = []
-    for first, second in zip(teller.mentions(0), teller.mentions(1), strict=False):
+    for first, second in zip(teller.object_claims(0), teller.object_claims(1), strict=False):
         for present, absent in ((first, second), (second, first)):
             if not _denies(present, absent):
                 continue
@@ -156,10 +156,10 @@ def _number(clauses: Sequence[str], heading: str = "") -> str:
 
 
 def _say_image(teller: Teller, side: int) -> str:
-    mentions = teller.mentions(side)
-    present = [teller.phrase(claim) for claim in mentions if claim.kind != "absent"]
-    missing = [teller.phrase(claim) for claim in mentions if claim.kind == "absent"]
-    present += [f"{total} in all" for total in teller.totals(side)]
+    mentions = teller.object_claims(side)
+    present = [teller.phrase_claim(claim) for claim in mentions if claim.kind != "absent"]
+    missing = [teller.phrase_claim(claim) for claim in mentions if claim.kind == "absent"]
+    present += [f"{total} in all" for total in teller.total_phrases(side)]
     missing_phrase = phrases.joined(missing, "or").replace("or no ", "or ")
     parts = [phrases.joined(present), missing_phrase]
     content = " but ".join(filter(None, parts))
@@ -173,10 +173,10 @@ def _say_image(teller: Teller, side: int) -> str:
 
 def _say_changes(teller: Teller) -> Iterator[str]:
     """Yield one clause per change, then the numbers of all objects, and places that differ."""
-    for before, after in zip_longest(teller.mentions(0), teller.mentions(1)):
+    for before, after in zip_longest(teller.object_claims(0), teller.object_claims(1)):
         yield _say_change(before, after, teller)
     for side in (0, 1):
-        for total in teller.totals(side):
+        for total in teller.total_phrases(side):
             yield teller.say("total", ordinal=ORDINALS[side], things=total)
     places = teller.of_kind("place")
     if places and not teller.place:
@@ -210,12 +210,14 @@ def _say_change(
 
 
 def _say_versus(before: Claim, after: Claim, teller: Teller) -> str:
-    return teller.say("versus", first=teller.phrase(before), second=teller.phrase(after))
+    return teller.say(
+        "versus", first=teller.phrase_claim(before), second=teller.phrase_claim(after)
+    )
 
 
 def _say_single(claim: Claim, teller: Teller) -> str:
     """Word a change that has a claim about one image only."""
-    return teller.say("single", ordinal=ORDINALS[claim.side], things=teller.phrase(claim))
+    return teller.say("single", ordinal=ORDINALS[claim.side], things=teller.phrase_claim(claim))
 
 
 def _say_gone(claim: Claim, teller: Teller) -> str:
@@ -259,9 +261,9 @@ def _denies(present: Claim, absent: Claim) -> bool:
 def _wording_values(claim: Claim, teller: Teller) -> dict[str, str]:
     verbs = PLURAL_VERBS if claim.count > 1 else SINGULAR_VERBS
     return {
-        "thing": teller.phrase(claim, definite=True),
-        "a_thing": teller.phrase(claim),
-        "bare": phrases.bare(teller.phrase(claim)),
+        "thing": teller.phrase_claim(claim, definite=True),
+        "a_thing": teller.phrase_claim(claim),
+        "bare": phrases.bare(teller.phrase_claim(claim)),
         **verbs,
     }
 
@@ -277,7 +279,7 @@ def _say_became(
     is_named = all(old[name] and new[name] for name in changed)
     relation = teller.relation(after)
     values = _wording_values(before, teller)
-    values["new_thing"] = teller.phrase(after)
+    values["new_thing"] = teller.phrase_claim(after)
     if is_named and set(changed) <= set(PLACED):
         positions = [phrases.surface(name, new[name]) for name in PLACED if name in changed]
         return teller.say("became_place", **values, new=" ".join(positions) + relation)
@@ -292,7 +294,7 @@ def _say_became(
 def _say_unchanged(teller: Teller, kind: Kind) -> str:
     same = teller.say("unchanged")
     statements = [same, *_say_views(teller)]
-    objects = phrases.joined([teller.phrase(claim) for claim in teller.mentions(0)])
+    objects = phrases.joined([teller.phrase_claim(claim) for claim in teller.object_claims(0)])
     setting = teller.place
     if objects and setting:
         setting = phrases.within(setting)

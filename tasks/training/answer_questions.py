@@ -137,7 +137,7 @@ class LocalModel:
         return ChatFormat(load_processor(self.found.folder))
 
     @cached_property
-    def model(self) -> Any:
+    def greedy_model(self) -> Any:
         """Return the model, set to greedy decoding whatever its generation config says."""
         model = load_model(self.found.folder, ModelConfig(), dtype=self.precision)
         model = model.to(choose_device()).eval()
@@ -253,7 +253,7 @@ def _answer_batch(
                 )
             )
         else:
-            answers.put(item.key, CUT * answer.cut + answer.text.encode())
+            answers.store_value(item.key, CUT * answer.cut + answer.text.encode())
             replies.append(
                 Reply(
                     name=item.name,
@@ -266,7 +266,7 @@ def _answer_batch(
 
 def _load_question(question: Question, local: LocalModel) -> Loaded:
     """Return a question with its images decoded; ``RefusedRowError`` for an unusable one."""
-    for text, tokens in local.chat.tokenise(question.text.split(PLACE)).items():
+    for text, tokens in local.chat.tokenise_answers(question.text.split(PLACE)).items():
         local.chat.refuse_control_tokens(text, tokens)
     turns = (Turn(role="user", text=question.text),)
     example = Example(
@@ -284,7 +284,9 @@ def _generate(
     """Return the answers; for images that the processor refuses, its error instead."""
     if not items:
         return []
-    model = local.model  # outside the try: a model that cannot be loaded must not refuse questions
+    model = (
+        local.greedy_model
+    )  # outside the try: a model that cannot be loaded must not refuse questions
     try:
         with computing(choose_device(), local.precision):
             return generate_answers(model, local.chat.processor, items, most_tokens=most)
@@ -347,7 +349,7 @@ def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[S
     model: Any = trainer.accelerator.unwrap_model(trainer.model)
     model.eval()
 
-    def answer(rows: Sequence[int]) -> list[Sample]:
+    def answer_rows(rows: Sequence[int]) -> list[Sample]:
         if trainer.stopping and count_ranks() == 1:
             raise KeyboardInterrupt
         items = [held_out[row] for row in rows]
@@ -359,7 +361,7 @@ def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[S
 
     batches = AdaptiveBatches(fixed=config.optimiser.per_device_train_batch_size)
     usable = [row for row, length in lengths.items() if length]
-    return list(chain.from_iterable(batches.run_batches(answer, usable)))
+    return list(chain.from_iterable(batches.run_batches(answer_rows, usable)))
 
 
 def _measure_references(trainer: "PreferenceTrainer", rows: Iterable[int]) -> dict[int, int]:

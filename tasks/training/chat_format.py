@@ -35,7 +35,7 @@ class ChatFormat:
 
     processor: Any
 
-    def render(self, messages: Sequence[dict[str, Any]], **options: bool) -> str:
+    def render_conversation(self, messages: Sequence[dict[str, Any]], **options: bool) -> str:
         """Return a conversation in the model's format.
 
         ``RefusedRowError``: the template rejects it.
@@ -53,8 +53,8 @@ class ChatFormat:
         ``RefusedRowError``: the template rewrites earlier answers.
         """
         answer = messages[index]["content"][0]["text"].strip()
-        answered = self.render(messages[: index + 1])
-        next_prompt = self.render(messages[: index + 2], add_generation_prompt=True)
+        answered = self.render_conversation(messages[: index + 1])
+        next_prompt = self.render_conversation(messages[: index + 2], add_generation_prompt=True)
         frame = self.frame
         if not answered.endswith(answer + frame.behind) or not next_prompt.startswith(answered):
             raise RefusedRowError("the chat template changes earlier answers")
@@ -67,7 +67,7 @@ class ChatFormat:
             return ids[len(frame.end) :]
         return ids
 
-    def tokenise(self, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    def tokenise_answers(self, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
         """Return the tokens of each text as an answer to a prompt.
 
         The tokenizer is called once, and again for texts whose first token depends on the prompt.
@@ -103,8 +103,8 @@ class ChatFormat:
         question = {"role": "user", "content": [{"type": "text", "text": "question"}]}
         answer = {"role": "assistant", "content": [{"type": "text", "text": WORD}]}
         try:
-            prompt = self.render([question], add_generation_prompt=True)
-            whole = self.render([question, answer])
+            prompt = self.render_conversation([question], add_generation_prompt=True)
+            whole = self.render_conversation([question, answer])
         except (RefusedRowError, ValueError) as error:
             raise ModelError(
                 f"model.name: its chat template cannot render a question and answer: {error}"

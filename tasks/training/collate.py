@@ -48,7 +48,7 @@ class AnswerTokens:
     silent: frozenset[int] = frozenset()
 
     @property
-    def targets(self) -> tuple[int, ...]:
+    def loss_tokens(self) -> tuple[int, ...]:
         """Return the tokens that carry loss; the first one always does."""
         tokens = enumerate(self.ids)
         return tuple(token for position, token in tokens if position not in self.silent)
@@ -199,7 +199,7 @@ class Collator:
         refused = [item for item in items if isinstance(item, Refused)]
         loaded = [item for item in items if isinstance(item, Loaded)]
         texts = chain.from_iterable(_texts(item.example) for item in loaded)
-        tokens = self.chat.tokenise(texts)
+        tokens = self.chat.tokenise_answers(texts)
         rows: list[_RowPrompts] = []
         for item in loaded:
             key = item.example.key
@@ -239,7 +239,7 @@ class Collator:
 
     def answers(self, texts: Sequence[str], column: int) -> list[AnswerTokens]:
         """Return texts as answers; ``RefusedRowError`` for a control token."""
-        tokens = self.chat.tokenise(texts)
+        tokens = self.chat.tokenise_answers(texts)
         return [self._answer(text, column, tokens) for text in texts]
 
     def _make_prompts(self, item: Loaded, tokens: _Texts) -> list[_Prompt]:
@@ -251,7 +251,9 @@ class Collator:
         answers = [chosen]
         for column, text in enumerate(example.rejected, TEXTS):
             answers.append(self._answer(text, column, tokens))
-        question = self.chat.render(messages[: len(example.turns)], add_generation_prompt=True)
+        question = self.chat.render_conversation(
+            messages[: len(example.turns)], add_generation_prompt=True
+        )
         groups: list[tuple[AnswerTokens, ...]] = [tuple(answers)]
         if self.apart:
             groups = [(answer,) for answer in answers]

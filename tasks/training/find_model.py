@@ -13,7 +13,7 @@ from typing import Any
 from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.training import SIZES, WEIGHTS, DifferentialConfig
-from pairwright.tasks.models.weights import LOCAL, identify_files, is_local
+from pairwright.tasks.models.weights import LOCAL, identify_files, is_model_folder
 from pairwright.tasks.store.manifest import MANIFEST, refuse_damage
 
 NAME = "model.name"
@@ -71,7 +71,7 @@ def find_model(
     """
     require_packages()
     model = _find(name, revision, field)
-    is_folder = is_local(name)
+    is_folder = is_model_folder(name)
     if model.base[0]:
         base = _find(*model.base, field)
         if base.base[0]:
@@ -95,7 +95,7 @@ def _find(
     revision: str,
     field: str,
 ) -> Found:
-    if is_local(name):
+    if is_model_folder(name):
         folder = Path(name).expanduser().absolute()
         refuse_damage(folder, field=field)
         return _inspect_folder(folder, field)
@@ -185,7 +185,7 @@ def _read_base(folder: Path) -> tuple[str, str]:
     revision = content.get("revision") or ""
     if not isinstance(base, str) or not base or not isinstance(revision, str):
         raise ModelError(f"{NAME}: {folder / ADAPTERS} does not name the base model")
-    return base, "" if is_local(base) else revision
+    return base, "" if is_model_folder(base) else revision
 
 
 def read_json(path: Path) -> dict[str, Any]:

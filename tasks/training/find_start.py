@@ -9,7 +9,7 @@ from typing import Any
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import STAND_INS, DifferentialConfig, ModelConfig, TrainConfig
-from pairwright.tasks.models.weights import absolute, is_local
+from pairwright.tasks.models.weights import absolute, is_model_folder
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.texts.conversations import turns_of
 from pairwright.tasks.training.find_model import (
@@ -78,7 +78,7 @@ def _find_named_model(
     before = run.config()
     if before and before.model.name == lasting_name:
         revision = revision or before.model.revision
-    elif before and not is_local(lasting_name):
+    elif before and not is_model_folder(lasting_name):
         raise ConfigError(
             f"{run.folder} began with the model {before.model.name}, not {name}: "
             "give another --name"
@@ -128,6 +128,6 @@ def _resolve_differential(config: TrainConfig, model: Found) -> DifferentialConf
 
 def _absolute_name(model: ModelConfig) -> str:
     """Return a model's name that is valid from any folder."""
-    if model.name not in STAND_INS and is_local(model.name):
+    if model.name not in STAND_INS and is_model_folder(model.name):
         return absolute(model.name)
     return model.name

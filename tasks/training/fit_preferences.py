@@ -19,7 +19,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from pairwright.schemas.errors import PairwrightError, StoreError, TrainingError
 from pairwright.schemas.training import STAND_INS, TrainConfig
-from pairwright.tasks.models.weights import is_local
+from pairwright.tasks.models.weights import is_model_folder
 from pairwright.tasks.store.manifest import write_manifest
 from pairwright.tasks.training import load_model
 from pairwright.tasks.training.answer_questions import measure_unreadable, sample_answers
@@ -67,7 +67,7 @@ def fit_preferences(job: Job) -> Ended:
             # For the run page; a resumed run reads metrics up to its checkpoint only.
             if trainer.is_world_process_zero():
                 with contextlib.suppress(StoreError):
-                    trainer.setup.metrics.write()
+                    trainer.setup.metrics.write_file()
             raise
         if not is_stopped():
             trainer.measure()
@@ -103,7 +103,7 @@ def make_trainer(job: Job) -> PreferenceTrainer:
     metrics = MetricsFile(run.metrics)
     steps = run.steps()
     if steps:
-        metrics.resume(steps[-1])
+        metrics.read_until(steps[-1])
     is_adpo = config.objective == "adpo"
     collator = Collator(
         processor,
@@ -203,7 +203,7 @@ def _finish(trainer: PreferenceTrainer, job: Job) -> None:
     adversary = trainer.setup.adversary
     metrics = trainer.setup.metrics
     if adversary:
-        adversary.publish(run.folder / RETRIEVER)
+        adversary.save_network(run.folder / RETRIEVER)
         write_manifest(run.folder / RETRIEVER)
     finish_model(staged, job.start, job.config)
     write_model_card(
@@ -215,7 +215,7 @@ def _finish(trainer: PreferenceTrainer, job: Job) -> None:
         model=_describe_for_card(job.config, staged),
     )
     sample_answers(trainer, run.folder)
-    metrics.write()
+    metrics.write_file()
     publish_folder(staged, run.model)
     run.clean()
 
@@ -226,7 +226,7 @@ def _describe_for_card(config: TrainConfig, folder: Path) -> CardModel:
     name = config.model.name
     if name in STAND_INS:
         return CardModel(kind=kind)
-    if is_local(name):
+    if is_model_folder(name):
         return CardModel(kind=kind, base=Path(name).name)
     return CardModel(kind=kind, base=name, on_hub=True)
 

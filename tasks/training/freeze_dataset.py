@@ -49,7 +49,7 @@ def open_training_table(
     """Open the resolved training table, with the decisions about its rows."""
     table = config.data.table
     folder = tables.folder
-    with tables.open(extra) as build:
+    with tables.open_tables(extra) as build:
         planned = {planned.stage.name: planned for planned in build.planned}.get(config.table)
         if planned is None or not build.resolve(planned).rows:
             raise ConfigError(
@@ -90,7 +90,7 @@ def freeze_dataset(
         "dataset": folder.url,
         "snapshot": tables.version_number,
         "version": describe_version(table.build),
-        "table": table.planned.table,
+        "table": table.planned.table_path,
         "decided": dict(sorted(decided.items())),
     }
     return FrozenData(source=source, refused=refused)

@@ -190,7 +190,7 @@ class FrozenRows:
         """Return the rows' keys, in order."""
         return _open(self.file, self.split).column("key").to_pylist()
 
-    def edits(self) -> Decisions:
+    def frozen_edits(self) -> Decisions:
         """Return people's edits as of the freeze."""
         return _read_edits(self.file)
 
@@ -207,7 +207,7 @@ class FrozenRows:
 
     def edited(self) -> dict[int, PreferenceRow]:
         """Return edited rows without images, by position."""
-        edits = self.edits()
+        edits = self.frozen_edits()
         if not edits:
             return {}
         rows = enumerate(self.read_texts())
@@ -219,7 +219,7 @@ class FrozenRows:
         """Yield rows of one part, as edited by people."""
         path = _part_paths(_open(self.file, self.split))[entries[0]["part"]]
         part = _part(self.folder, path)
-        edits = self.edits()
+        edits = self.frozen_edits()
         row_numbers = [entry["row"] for entry in entries]
         table = read_positions(part, row_numbers, columns_without(PreferenceRow, without))
         for entry, row in zip(entries, from_table(table, PreferenceRow), strict=True):
@@ -247,7 +247,7 @@ def freeze_rows(
     verdicts = Counter[str]()
     index = live_index(build, planned)
     metadata = {
-        "table": planned.table,
+        "table": planned.table_path,
         "parts": "\n".join(index.names),
         "edits": EDITS.dump_json(decisions.edits()),
     }

@@ -32,7 +32,7 @@ from pairwright.tasks.training.write_conversations import stage_of
 def add_conversations(tables: DatasetTables, config: TrainConfig) -> list[Planned]:
     """Make ``conversations`` of a written table, after the splits; nothing for preferences."""
     table = config.data.table
-    stages = tables.stages
+    stages = tables.stages_by_table
     if table == "preferences" or table not in stages:
         return []
     splits = tables.add_missing("splits")
@@ -81,7 +81,7 @@ def _freeze_source(
         split = config.data.split
         return origin, write_rows(conversations, file, needs=needs, split=split, limit=limit)
     if Folder(source).exists(RECORD):
-        other = tables.open_dataset(source)
+        other = tables.open_other_dataset(source)
         origin = {"version": other.version_number}
         return origin, _freeze_other(config, other, file, needs=needs)
     raise ConfigError(

@@ -43,7 +43,7 @@ class DatasetTables(Protocol):
         ...
 
     @property
-    def stages(self) -> Mapping[str, Stage]:
+    def stages_by_table(self) -> Mapping[str, Stage]:
         """Return the stages of the version by table."""
         ...
 
@@ -65,11 +65,11 @@ class DatasetTables(Protocol):
         """Make a table of the pipeline that the version's build did not reach; none if it did."""
         ...
 
-    def open(self, extra: Sequence[Planned] = ()) -> AbstractContextManager[Build]:
+    def open_tables(self, extra: Sequence[Planned] = ()) -> AbstractContextManager[Build]:
         """Open the tables of the version and extra ones, all resolved."""
         ...
 
-    def open_dataset(self, url: str) -> "DatasetTables":
+    def open_other_dataset(self, url: str) -> "DatasetTables":
         """Return the tables of another dataset."""
         ...
 

@@ -214,7 +214,7 @@ def _index_answers(batch: Batch) -> dict[str, Tensor]:
             continue
         position = prompt_end + 1
         for answer in answers:
-            targets = answer.targets
+            targets = answer.loss_tokens
             number = len(index["owners"])
             next_position = position + len(targets) - 1
             index["places"] += [prompt_end, *range(position, next_position)]

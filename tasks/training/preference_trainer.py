@@ -104,7 +104,7 @@ class PreferenceTrainer(Trainer):
         if self.is_world_process_zero():
             self.window.add_sums(json.loads((checkpoint / WINDOW).read_text()))
         if self.setup.adversary:
-            self.setup.adversary.load(checkpoint)
+            self.setup.adversary.restore_state(checkpoint)
         restore_extra_weights(self.model, checkpoint)
         self.train(resume_from_checkpoint=str(checkpoint))
 
@@ -177,7 +177,7 @@ class PreferenceTrainer(Trainer):
         for answers in batch.answers:
             for answer in answers:
                 if answer.column == CHOSEN:
-                    tokens += len(answer.targets)
+                    tokens += len(answer.loss_tokens)
         return tokens
 
     @cached_property
@@ -222,8 +222,8 @@ class PreferenceTrainer(Trainer):
         if not math.isfinite(values["loss"]):
             raise TrainingError(self._explain(f"the loss is {values['loss']}", batch.keys))
         if adversary and rewards is not None:
-            self.window.add(adversary.learn(rewards, step=is_last), len(batch.keys))
-        self.window.add(values, weight, loss.counts)
+            self.window.add_batch(adversary.learn(rewards, step=is_last), len(batch.keys))
+        self.window.add_batch(values, weight, loss.counts)
         self._rows += len(batch.keys)
         # The Trainer divides by the number of batches, and the ranks' gradients are averaged.
         share = weight * count_ranks() * self.current_gradient_accumulation_steps / self._total
@@ -321,7 +321,7 @@ class PreferenceTrainer(Trainer):
         if self.is_world_process_zero():
             if not all_scores:
                 _ = self._spare  # raises, with the reasons
-            table.write(all_scores)
+            table.write_scores(all_scores)
         gather_ranks(None)  # the others read the file when it is there
         self._since = time.monotonic()
 
@@ -335,7 +335,7 @@ class PreferenceTrainer(Trainer):
         metrics = self.setup.metrics
         step = self.state.global_step
         has_rows = len(cast("Any", self.eval_dataset)) > 0
-        if not has_rows or any(gather_ranks(metrics.has(step, runs.HELD_OUT))):
+        if not has_rows or any(gather_ranks(metrics.is_logged(step, runs.HELD_OUT))):
             return
         is_first = self.is_world_process_zero()
         try:
@@ -367,7 +367,7 @@ class PreferenceTrainer(Trainer):
             for batch, counts in self._iterate_batches(self.eval_dataset):
                 loss, _ = self._loss(self.model, batch, config)
                 if counts:
-                    window.add(_to_numbers(loss), self._weight(batch), loss.counts)
+                    window.add_batch(_to_numbers(loss), self._weight(batch), loss.counts)
         for sums in gather_ranks(window.take_sums()):
             window.add_sums(sums)
         _, ranked = window.sums.get("accuracy", (0.0, 0.0))
@@ -414,7 +414,7 @@ class PreferenceTrainer(Trainer):
 
     def _add_metrics(self, split: str, values: Mapping[str, float]) -> None:
         step = self.state.global_step
-        self.setup.metrics.add(step, self.state.epoch or 0.0, split, values)
+        self.setup.metrics.add_values(step, self.state.epoch or 0.0, split, values)
         if self.setup.watcher:
             self.setup.watcher.logged(step, split, values)
 
@@ -448,20 +448,20 @@ class PreferenceTrainer(Trainer):
 
         def begin() -> None:
             if is_first:
-                saving.begin()
+                saving.create_folder()
 
-        def complete() -> None:
+        def complete_checkpoint() -> None:
             if not is_first:
                 return
             (saving.staged / WINDOW).write_text(json.dumps(self.window.sums))
             if self.setup.adversary:
-                self.setup.adversary.save(saving.staged)
-            self.setup.metrics.write()
-            saving.publish(self.setup.config.output.save_total_limit)
+                self.setup.adversary.save_state(saving.staged)
+            self.setup.metrics.write_file()
+            saving.publish_checkpoint(self.setup.config.output.save_total_limit)
 
         saving.agree(begin)
         saving.agree(lambda: save(model, trial))
-        saving.agree(complete)
+        saving.agree(complete_checkpoint)
         self._since += time.monotonic() - began
 
     @override

@@ -88,7 +88,7 @@ def stoppable(trainer: Any) -> Generator[None]:
     passed_on = PASSED_ON if count_ranks() > 1 else 0.0
     stopped_at = 0.0
 
-    def stop(number: int, frame: Any) -> None:
+    def request_stop(number: int, frame: Any) -> None:
         nonlocal stopped_at
         del number, frame
         if not trainer.stopping:
@@ -97,7 +97,7 @@ def stoppable(trainer: Any) -> Generator[None]:
         elif time.monotonic() - stopped_at >= passed_on:
             raise KeyboardInterrupt
 
-    handlers = {number: signal.signal(number, stop) for number in SIGNALS}
+    handlers = {number: signal.signal(number, request_stop) for number in SIGNALS}
     try:
         yield
     finally:

@@ -133,7 +133,9 @@ class Run:
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path}: cannot be read: {error}. Give another --name") from error
 
-    def begin(self, config: TrainConfig, data: dict[str, Any], refused: Sequence[Refused]) -> None:
+    def record_start(
+        self, config: TrainConfig, data: dict[str, Any], refused: Sequence[Refused]
+    ) -> None:
         """Write the data and, last, the settings."""
         with naming(str(self.folder), "begun"):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -171,7 +173,7 @@ class Run:
             shutil.rmtree(path, ignore_errors=True)
 
     @contextmanager
-    def locked(self) -> Generator[None]:
+    def lock_run(self) -> Generator[None]:
         """Lock the run against other processes; the lock ends with this one."""
         with naming(str(self.folder), "begun"):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -265,7 +267,7 @@ class Window:
 
     sums: Sums = field(default_factory=dict[str, tuple[float, float]])
 
-    def add(
+    def add_batch(
         self, values: Mapping[str, float], weight: float, counts: Mapping[str, float] = {}
     ) -> None:
         """Add a batch's means with their weight, or that of ``counts``."""
@@ -300,7 +302,7 @@ class MetricsFile:
     path: Path
     entries: list[Entry] = field(default_factory=list[Entry])
 
-    def resume(self, step: int = sys.maxsize) -> Self:
+    def read_until(self, step: int = sys.maxsize) -> Self:
         """Read the entries up to a step, if there are any; later ones will be logged again."""
         try:
             rows = pq.read_table(self.path).to_pylist() if self.path.exists() else []
@@ -309,7 +311,7 @@ class MetricsFile:
             log.warning("%s: cannot be read: %s. Earlier metrics are lost", self.path, error)
         return self
 
-    def has(self, step: int, split: str) -> bool:
+    def is_logged(self, step: int, split: str) -> bool:
         """Return whether a step was logged."""
         return any(entry[0] == step and entry[2] == split for entry in reversed(self.entries))
 
@@ -323,13 +325,13 @@ class MetricsFile:
             if step == last_step and own_split == split
         }
 
-    def add(self, step: int, epoch: float, split: str, values: Mapping[str, float]) -> None:
+    def add_values(self, step: int, epoch: float, split: str, values: Mapping[str, float]) -> None:
         """Add the values of a step."""
         self.entries += [
             (step, epoch, split, name, float(value)) for name, value in sorted(values.items())
         ]
 
-    def write(self) -> None:
+    def write_file(self) -> None:
         """Write the file."""
         rows = [dict(zip(SCHEMA.names, entry, strict=True)) for entry in self.entries]
         sink = pa.BufferOutputStream()

@@ -71,12 +71,12 @@ class Saving:
         """Return the temporary folder."""
         return self.run.folder / SAVING / self.name
 
-    def begin(self) -> None:
+    def create_folder(self) -> None:
         """Create the temporary folder."""
         shutil.rmtree(self.run.folder / SAVING, ignore_errors=True)
         self.staged.mkdir(parents=True)
 
-    def publish(self, keep: int) -> None:
+    def publish_checkpoint(self, keep: int) -> None:
         """Give the folder its final name, and delete the oldest checkpoints."""
         publish_folder(self.staged, self.run.checkpoints / self.name)
         shutil.rmtree(self.run.folder / SAVING, ignore_errors=True)

@@ -184,7 +184,7 @@ class ReferenceScores:
     path: Path
 
     @cached_property
-    def scores(self) -> dict[str, NDArray[Any]]:
+    def score_arrays(self) -> dict[str, NDArray[Any]]:
         """Return ``keys``, (R,) of 16 bytes, ascending; ``logps`` and ``tokens``, both (R, A)."""
         try:
             with np.load(self.path) as file:
@@ -194,7 +194,7 @@ class ReferenceScores:
                 f"{self.path}: cannot be read: {error}. Start over with another --name"
             ) from error
 
-    def write(self, rows: Iterable[tuple[str, Sequence[float], Sequence[int]]]) -> None:
+    def write_scores(self, rows: Iterable[tuple[str, Sequence[float], Sequence[int]]]) -> None:
         """Write keys, log-probabilities and token numbers of rows, each key once."""
         by_key = {row[0]: row for row in rows}
         keys, logps, tokens = zip(*sorted(by_key.values()), strict=True)
@@ -221,10 +221,10 @@ class ReferenceScores:
         del policy
         tokens = count_answer_tokens(packed)
         batch_keys = np.array([bytes.fromhex(key) for key in keys], KEY)
-        stored_keys = self.scores["keys"]
+        stored_keys = self.score_arrays["keys"]
         rows = np.searchsorted(stored_keys, batch_keys).clip(max=len(stored_keys) - 1)
-        logps = torch.from_numpy(self.scores["logps"][rows, : packed.width])
-        stored_tokens = torch.from_numpy(self.scores["tokens"][rows, : packed.width])
+        logps = torch.from_numpy(self.score_arrays["logps"][rows, : packed.width])
+        stored_tokens = torch.from_numpy(self.score_arrays["tokens"][rows, : packed.width])
         batch_tokens = tokens.cpu()
         differs = (batch_tokens > 0) & (batch_tokens != stored_tokens)
         wrong = differs.any(1).numpy() | (stored_keys[rows] != batch_keys)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pairwright.prompts import load
+from pairwright.prompts import load_prompt
 from pairwright.tasks.evaluation.benchmark import Exam, ExamQuestion, Marked, Replies, as_written
 from pairwright.tasks.evaluation.measured import Measured, measure_mean
 
@@ -80,7 +80,7 @@ def _ask(prompt: str, field: str, text: str, **kwargs: Any) -> Choice:
     """Return the question of a prompt with a text in one of its fields."""
 
     def reword(texts: Sequence[str]) -> str:
-        return load(prompt).render(**{field: as_written(texts[0])})
+        return load_prompt(prompt).render(**{field: as_written(texts[0])})
 
     words = (text,)
     return Choice(

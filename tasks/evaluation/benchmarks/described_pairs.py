@@ -46,7 +46,7 @@ class References:
     # Categories of items, scored separately, too.
     groups: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def names(self) -> list[str]:
+    def item_names(self) -> list[str]:
         """Return the names of the items with references."""
         matched = match_captions(
             [],
@@ -63,7 +63,7 @@ class References:
         for record in self.records:
             texts += record.texts
         pairs = len({record.name for record in self.records})
-        items = len(self.names())
+        items = len(self.item_names())
         blank = sum(not text.strip() for text in texts)
         parts = [f"{len(texts):,} references of {pairs:,} pairs"]
         if blank:
@@ -148,7 +148,7 @@ def open_published(data: benchmark.Data, kind: str) -> benchmark.Exam:
         else:
             facts[name] = locator["about"]
     references = _read_references(data, kind, facts)
-    questions = [_ask_pair(data, name, entries[name]) for name in references.names()]
+    questions = [_ask_pair(data, name, entries[name]) for name in references.item_names()]
     notes = [references.note(), NOTE]
     if refused:
         name, why = next(iter(refused.items()))

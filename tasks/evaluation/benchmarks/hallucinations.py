@@ -23,10 +23,10 @@ from pairwright.tasks.evaluation import benchmark
 from pairwright.tasks.evaluation.measured import Floats, Measured, measure_mean, measure_ratios
 from pairwright.tasks.evaluation.read_json import (
     ExternalRecord,
-    check_record,
     parse_json,
     read_records,
     read_text,
+    validate_record,
 )
 from pairwright.tasks.models.nouns import WordPipeline, find_word_pipeline
 
@@ -578,7 +578,7 @@ def _add_captioned(truths: Truths, captions: _Coco, vocabulary: CocoWords) -> No
 
 
 def _read_coco(path: Path) -> _Coco:
-    return check_record(parse_json(read_text(path), str(path)), _Coco, str(path))
+    return validate_record(parse_json(read_text(path), str(path)), _Coco, str(path))
 
 
 def _mark_halbench(

@@ -16,8 +16,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from pairwright.prompts import difference_verbs, load, load_wordings
-from pairwright.schemas.claims import Claim, Graphs, Selector, holds
+from pairwright.prompts import difference_verbs, load_prompt, load_wordings
+from pairwright.schemas.claims import Claim, Graphs, Selector, is_true_claim
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, make_key
 from pairwright.schemas.scene import PLURALS, SceneGraph
@@ -305,7 +305,7 @@ def open_scenes(data: Data) -> Exam:
     held_out = sorted(images.keys() - _trained_images(data))
     scenes = [images[key] for key in held_out]
     prompt = "describe_image"
-    text = f"<image>\n{load(prompt).render()}"
+    text = f"<image>\n{load_prompt(prompt).render()}"
     note = _note(len(scenes), len(images), data)
     return _exam(scenes, text, prompt, note=note, recall="recall")
 
@@ -359,9 +359,9 @@ def _check_claims(text: str, graphs: Graphs) -> tuple[bool, int, int]:
     unchanged = tuple(wording.text for wording in wordings)
     is_unchanged = text.lower().startswith(unchanged) or says_no_change(text)
     claims = _read_claims(text, is_unchanged=is_unchanged)
-    verdicts = [holds(claim, graphs) for claim in claims]
+    verdicts = [is_true_claim(claim, graphs) for claim in claims]
     exchanged = (graphs[1], graphs[0])
-    is_specific = is_unchanged or not all(holds(claim, exchanged) for claim in claims)
+    is_specific = is_unchanged or not all(is_true_claim(claim, exchanged) for claim in claims)
     is_true = bool(verdicts) and all(verdicts) and is_specific
     return is_true, sum(verdicts), len(verdicts)
 

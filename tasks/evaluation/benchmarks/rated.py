@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from pairwright.prompts import load
+from pairwright.prompts import load_prompt
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation import benchmark
 from pairwright.tasks.evaluation.benchmarks.choices import EXACT_NOTE, name_exact
@@ -172,7 +172,7 @@ def open_omnidiff(data: benchmark.Data) -> benchmark.Exam:
     lines = read_records(benchmark.find_file(data.folder, OMNIDIFF), _OmnidiffLine)
     captions = {str(line.id): _captions_of(line) for line, _ in lines}
     references = _omnidiff_references(lines, captions)
-    names = set(references.names())
+    names = set(references.item_names())
     prompt = "describe_difference"
     categorised: list[tuple[benchmark.ExamQuestion, str]] = []
     for line, where in lines:
@@ -185,7 +185,7 @@ def open_omnidiff(data: benchmark.Data) -> benchmark.Exam:
         )
         question = benchmark.ask_at_length(
             name,
-            load(prompt).render(),
+            load_prompt(prompt).render(),
             images,
             prompt,
             judged={"reference": " ".join(filter(str.strip, captions[name]))},

@@ -29,10 +29,10 @@ from pairwright.tasks.evaluation.benchmarks.choices import (
 )
 from pairwright.tasks.evaluation.read_json import (
     ExternalRecord,
-    check_record,
     parse_values,
     read_records,
     read_text,
+    validate_record,
 )
 
 CAPTION = re.compile(r'Which image suits the caption "(.*)" better\?', re.DOTALL)
@@ -177,7 +177,7 @@ def _read_svo(path: Path) -> Iterator[Choice]:
     rows = csv.DictReader(read_text(path).splitlines())
     for row in rows:
         where = f"{path} line {rows.line_num}"
-        record = check_record(row, _SvoRow, where)
+        record = validate_record(row, _SvoRow, where)
         categories = [category for flag, category in SVO_FLAGS.items() if getattr(record, flag)]
         if len(categories) != 1:
             raise ConfigError(f"{where}: exactly one of {', '.join(SVO_FLAGS)} must be true")
@@ -213,7 +213,7 @@ def _read_nlvr2(path: Path) -> Iterator[Choice]:
 
 def _read_cola(path: Path) -> Iterator[Choice]:
     for number, (value, where) in enumerate(parse_values(read_text(path), path)):
-        record = check_record({"pair": value}, _ColaPair, where)
+        record = validate_record({"pair": value}, _ColaPair, where)
         address, caption, other_address, other_caption = record.pair
         images: list[Path] = []
         for url in (address, other_address):

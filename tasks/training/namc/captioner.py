@@ -123,7 +123,7 @@ def make_captioner(
 
 def _make_noise(config: NamcConfig, width: int) -> NoiseIdentifier:
     if config.size == PAPER:
-        clip = namc_places.make_clip(config.clip)
+        clip = namc_places.make_place_clip(config.clip)
     else:
         clip = open_clip.CLIP(**namc_places.SMALL_CLIP)
     return NoiseIdentifier(clip, width=width)
@@ -203,7 +203,7 @@ def load_weights(model: Namc, folder: Path, *, assign: bool = False) -> None:
     model.load_state_dict(weights, assign=assign)
 
 
-def identify(folder: Path) -> str:
+def identify_captioner(folder: Path) -> str:
     """Return the identity of a saved model."""
     _load_cached(folder)
     return make_key("namc", identify_files([folder / WEIGHTS]))

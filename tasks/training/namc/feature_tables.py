@@ -170,7 +170,8 @@ def _copy(
             copied.add(key)
     if not copied:
         raise TrainingError(
-            f"{planned.table}: has none of the run's {len(positions):,} images: no row shows two"
+            f"{planned.table_path}: has none of the run's {len(positions):,} images: "
+            "no row shows two"
         )
     return width, copied
 

@@ -163,7 +163,7 @@ def copy_image_features(config: TrainConfig, run: Run, tables: DatasetTables) ->
         ]
     finally:
         release_models()
-    with tables.open(planned) as build:
+    with tables.open_tables(planned) as build:
         copy_tables(build, planned, keys, run.folder / PLACES)
 
 
@@ -176,6 +176,6 @@ def _choose_stages(config: TrainConfig, tables: DatasetTables) -> list[tuple[Sta
     stages: list[tuple[Stage, WeightsConfig]] = [(GRIDS, namc.cnn)]
     if namc.noise_enabled and namc.reconstruction_enabled:
         stages.append((CODES, namc.vqgan))
-    if "pairs" in tables.stages:
+    if "pairs" in tables.stages_by_table:
         return stages
     return [(replace(stage, only_in=()), models) for stage, models in stages]

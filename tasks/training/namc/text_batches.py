@@ -40,7 +40,7 @@ class Text:
     parts: Difference | None
 
     @property
-    def halves(self) -> tuple[str, str]:
+    def maskable_parts(self) -> tuple[str, str]:
         """Return the texts in which words can be masked; empty without a template."""
         if self.parts is None:
             return "", ""
@@ -121,7 +121,7 @@ class TextBatches:
         self._halves = list[tuple[TokenisedText, TokenisedText]]()
         self._written = list[TokenisedText]()
         for text in texts:
-            first, second = text.halves
+            first, second = text.maskable_parts
             halves = (clip.split_words(first), clip.split_words(second))
             if text.parts:
                 written = words.compose(halves, text.parts.verbs, length=length)
@@ -139,7 +139,7 @@ class TextBatches:
         features = self._look_up(self._copies.grids, rows)
         return features / 127.5 - 1 if features.dtype is torch.uint8 else features
 
-    def make(self, rows: Sequence[int]) -> Described:
+    def make_batch(self, rows: Sequence[int]) -> Described:
         """Return a batch of these rows."""
         features = self.features(rows)
         pixels = codes = torch.empty(len(rows), PAIR, 0, dtype=torch.long)
@@ -179,7 +179,7 @@ class TextBatches:
             upcoming: Future[Described] | None = None
             for rows in orders:
                 current = upcoming
-                upcoming = thread.submit(self.make, rows)
+                upcoming = thread.submit(self.make_batch, rows)
                 if current:
                     yield current.result()
             if upcoming:

@@ -85,10 +85,10 @@ def train_namc(job: Job) -> Ended:
     """Train to the end, or until a signal."""
     training = Training(job)
     with stoppable(training):
-        step = training.run()
+        step = training.run_steps()
     finished = step >= training.steps
     if finished:
-        training.finish()
+        training.save_results()
     return Ended(
         step=step, steps=training.steps, measured=training.metrics.last(HELD_OUT), finished=finished
     )
@@ -231,7 +231,9 @@ class Learner:
         # Fused: a seventh of the time on a CPU, where most weights are rows of CLIP's vocabulary.
         self.optimiser = torch.optim.Adam(groups, lr=rate, fused=True)
 
-    def step(self, batches: Iterable[Described], *, number: int, rows: int) -> dict[str, float]:
+    def train_step(
+        self, batches: Iterable[Described], *, number: int, rows: int
+    ) -> dict[str, float]:
         """Train on batches of ``rows`` rows in all, as step ``number`` (from 0); return metrics."""
         generator = np.random.default_rng([self.config.seed, number])
         torch.manual_seed(int(generator.integers(2**63)))  # masks and dropout
@@ -241,7 +243,7 @@ class Learner:
         for batch in batches:
             loss, values = self.losses(batch.to(self.captioner.device))
             (loss * (len(batch.written) / rows)).backward()
-            window.add({"loss": loss.item()} | values, weight=len(batch.written))
+            window.add_batch({"loss": loss.item()} | values, weight=len(batch.written))
         metrics = window.take_means()
         groups = self.optimiser.param_groups
         for group in groups:
@@ -277,7 +279,7 @@ class Learner:
         total = 0.0
         count = 0
         for rows in _chunks(held_out):
-            batch = held_out.make(rows).to(self.captioner.device)
+            batch = held_out.make_batch(rows).to(self.captioner.device)
             tokens = int((batch.written[:, 1:] != pad).sum())
             with computing(self.captioner.device, choose_precision(self.config)):
                 total += model(batch.features, batch.written, pad=pad).item() * tokens
@@ -345,9 +347,9 @@ class Training:
         captioners.load_weights(self.learner.model, latest)
         state = torch.load(latest / OPTIMISER, map_location="cpu", weights_only=True)
         self.learner.optimiser.load_state_dict(state)
-        self.metrics.resume(self.job.run.steps()[-1])
+        self.metrics.read_until(self.job.run.steps()[-1])
 
-    def run(self) -> int:
+    def run_steps(self) -> int:
         """Do the remaining steps; return the last one done."""
         steps_done = self.job.run.steps()
         begin = done = steps_done[-1] if steps_done else 0
@@ -360,7 +362,7 @@ class Training:
             parts = self._parts(step)
             rows = sum(len(part) for part in parts)
             batches = islice(ahead, len(parts))
-            progress.add(self.learner.step(batches, number=step, rows=rows), rows)
+            progress.add_step(self.learner.train_step(batches, number=step, rows=rows), rows)
             done = step + 1
             if watcher:
                 watcher.advance(done)
@@ -396,23 +398,23 @@ class Training:
     def _log(self, step: int, epoch: float, split: str, values: dict[str, float]) -> None:
         if not values:
             return
-        self.metrics.add(step, epoch, split, values)
-        self.metrics.write()
+        self.metrics.add_values(step, epoch, split, values)
+        self.metrics.write_file()
         if self.job.watcher:
             self.job.watcher.logged(step, split, values)
 
     def _save(self, step: int) -> None:
         saving = Saving(self.job.run, f"{runs.STEP}{step}")
 
-        def write() -> None:
-            saving.begin()
+        def write_checkpoint() -> None:
+            saving.create_folder()
             captioners.save_captioner(self.learner.captioner, saving.staged)
             torch.save(self.learner.optimiser.state_dict(), saving.staged / OPTIMISER)
-            saving.publish(self.config.output.save_total_limit)
+            saving.publish_checkpoint(self.config.output.save_total_limit)
 
-        saving.agree(write)
+        saving.agree(write_checkpoint)
 
-    def finish(self) -> None:
+    def save_results(self) -> None:
         """Write the results of a finished run; the model comes last and marks it as finished."""
         run = self.job.run
         descriptions = self.learner.describe_pairs(self.held_out)
@@ -462,9 +464,9 @@ class Progress:
     rows: int = 0
     since: float = field(default_factory=time.monotonic)
 
-    def add(self, metrics: Mapping[str, float], rows: int) -> None:
+    def add_step(self, metrics: Mapping[str, float], rows: int) -> None:
         """Add the metrics of a step."""
-        self.window.add(metrics, weight=rows)
+        self.window.add_batch(metrics, weight=rows)
         self.rows += rows
 
     def pop_means(self) -> dict[str, float]:

@@ -50,7 +50,7 @@ def write_run_page(folder: Path) -> Path:
     config = run.config()
     if config is None:
         raise ConfigError(f"{folder}: not a training run (no config.yaml)")
-    metrics = arrange(MetricsFile(run.metrics).resume().entries)
+    metrics = arrange(MetricsFile(run.metrics).read_until().entries)
     retriever = _read_json(folder / RETRIEVER)
     alarms = list(find_alarms(metrics, config))
     for alarm in retriever.get("alarms", ()):

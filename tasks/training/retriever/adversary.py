@@ -212,19 +212,19 @@ class RetrieverAdversary:
         if step:
             self.retriever.step()
 
-    def save(self, folder: Path) -> None:
+    def save_state(self, folder: Path) -> None:
         """Write the state into a checkpoint."""
         state = {"retriever": self.retriever.state_dict(), "watch": self.watch.state_dict()}
         torch.save(state, folder / STATE)
 
-    def load(self, folder: Path) -> None:
+    def restore_state(self, folder: Path) -> None:
         """Restore the state of a checkpoint."""
         with loading("the retriever", folder / STATE):
             state: Any = torch.load(folder / STATE, map_location="cpu", weights_only=True)
             self.retriever.load_state_dict(state["retriever"])
             self.watch.load_state_dict(state["watch"])
 
-    def publish(self, folder: Path) -> None:
+    def save_network(self, folder: Path) -> None:
         """Write the network, and the summary for the run's page."""
         config = self.retriever.config
         description = {
@@ -352,7 +352,7 @@ def _make_encoder(
             "adpo.encoder: heads: no vectors: build the table embeddings, or set "
             "adpo.encoder=clip4idc"
         )
-    heads = Heads(*features.sizes, config.adpo.projection_dim, seed=config.seed)
+    heads = Heads(*features.vector_lengths, config.adpo.projection_dim, seed=config.seed)
     return HeadsEncoder(heads, features, device)
 
 

@@ -89,7 +89,7 @@ class HeadsEncoder:
         self.network = network.to(device)
         self._features = features
         self._device = device
-        image_size, text_size = features.sizes
+        image_size, text_size = features.vector_lengths
         self.about = {
             "encoder": "heads",
             "vectors": features.made_by,
@@ -185,7 +185,7 @@ class Clip4IdcEncoder:
         clip = clips.create_model(config).float().eval()
         clip.logit_scale.requires_grad_(requires_grad=False)  # the retriever's own scale is used
         self.network = Clip4Idc(clip, seed=seed).to(device)
-        self.about = {"encoder": "clip4idc", "clip": clips.identify(config)}
+        self.about = {"encoder": "clip4idc", "clip": clips.identify_clip(config)}
         self._tokenize: Callable[[list[str]], Tensor] = clips.create_tokenizer(config)
         self._preprocess = clips.transform_of(clip.visual.preprocess_cfg)
         self._texts = texts

@@ -60,7 +60,7 @@ class Features:
     made_by: str  # names of the embedders, which trained heads depend on
 
     @property
-    def sizes(self) -> tuple[int, int]:
+    def vector_lengths(self) -> tuple[int, int]:
         """Return the lengths of an image's and of a text's vector."""
         return sum(matrix.shape[1] for matrix in self.images), self.texts.shape[1]
 

@@ -30,7 +30,7 @@ def prepare_retriever(config: TrainConfig, run: Run, tables: DatasetTables) -> N
         clip = pin_clip(embedding.clip, download=False)
     splits = [split for split in (config.data.split, config.data.eval_split) if split]
     frozen = [FrozenRows(folder=tables.folder, file=str(run.rows), split=split) for split in splits]
-    with tables.open(extra) as build:
+    with tables.open_tables(extra) as build:
         planned = {planned.stage.name: planned for planned in build.planned}
         freeze_material(build, planned, folder, frozen=frozen, table=config.table)
     if clip:
