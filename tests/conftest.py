@@ -28,7 +28,7 @@ def vllm_servers(tmp_path_factory):
 
     servers = VllmServers(tmp_path_factory.mktemp("served"))
     yield servers
-    servers.stop()
+    servers.stop_server()
 
 
 @pytest.fixture
@@ -46,10 +46,10 @@ def mixtral_server(vllm_servers):
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory):
     """Return what gives the tiny checkpoint of a family, which no test may change."""
+    from tests.fixtures.build_once import build_once
     from tests.fixtures.families_of_models import FAMILIES
 
-    root = tmp_path_factory.mktemp("families")
-    return cache(lambda family: FAMILIES[family](root / family))
+    return cache(lambda family: build_once(tmp_path_factory, family, FAMILIES[family]))
 
 
 @pytest.fixture(scope="session")

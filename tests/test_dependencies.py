@@ -21,14 +21,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 FOLDERS = ("pairwright", "schemas", "prompts", "tasks", "flows")
 FOR_OTHERS = {"fastapi", "sqlalchemy"}
 """Declared for a bound that others' releases need; nothing of ours imports them."""
-STARTED = (
-    (
-        "import pairwright.flows.prefect.build_dataset, pairwright.flows.pipeline.stages, "
-        "pairwright.flows.verbs, pkgutil, importlib"
-    ),
-    "for one in pkgutil.iter_modules(pairwright.flows.verbs.__path__, 'pairwright.flows.verbs.'):",
-    "    importlib.import_module(one.name)",
-)
+START = """
+import importlib, pkgutil
+import pairwright.flows.prefect.build_dataset, pairwright.flows.pipeline.stages
+from pairwright.flows import verbs
+for module in pkgutil.iter_modules(verbs.__path__, 'pairwright.flows.verbs.'):
+    importlib.import_module(module.name)
+"""
 
 
 def named(lines: list[str]) -> set[str]:
@@ -45,12 +44,11 @@ def imported(folder: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in sorted((ROOT / folder).rglob("*.py")):
         for node in imports_in(path):
-            within = (
-                [node.module]
-                if isinstance(node, ast.ImportFrom) and node.module and not node.level
-                else []
-            )
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else within
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif node.module and not node.level:
+                names = [node.module]
             found |= {name.split(".")[0]: str(path.relative_to(ROOT)) for name in names}
     own = {"pairwright", "tests", "__future__"}
     return {name: path for name, path in found.items() if name not in sys.stdlib_module_names | own}
@@ -68,19 +66,11 @@ def distributions(name: str) -> set[str]:
     return owners().get(name, {canonicalize_name(name)})
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", [*FOLDERS, "tests"])
 def test_each_library_is_declared(folder: str) -> None:
-    missing = {
-        name: path for name, path in imported(folder).items() if not distributions(name) & OF_USERS
-    }
-    assert not missing
-
-
-def test_each_library_of_the_tests_is_declared() -> None:
-    declared = OF_USERS | EXTRAS["test"]
-    assert not {
-        name: path for name, path in imported("tests").items() if not distributions(name) & declared
-    }
+    declared = OF_USERS | EXTRAS["test"] if folder == "tests" else OF_USERS
+    for name, path in imported(folder).items():
+        assert distributions(name) & declared, f"{path} imports {name}"
 
 
 def test_nothing_is_declared_that_nobody_imports() -> None:
@@ -110,13 +100,10 @@ def closure(names: set[str]) -> Iterator[str]:
 
 def test_the_core_starts_without_the_extras() -> None:
     here = set(closure(CORE))
-    refused = sorted(
-        name for name, found in owners().items() if not found & here and name.isidentifier()
-    )
-    refused = [
-        name for name in refused if name != "pairwright" and name not in sys.stdlib_module_names
-    ]
+    kept = sys.stdlib_module_names | {"pairwright"}
+    foreign = {name for name, found in owners().items() if not found & here}
+    refused = sorted(name for name in foreign - kept if name.isidentifier())
     assert {"torch", "transformers", "faiss", "datasets", "pandas"} <= set(refused)
-    code = "\n".join((f"import sys; sys.modules.update(dict.fromkeys({refused!r}))", *STARTED))
+    code = f"import sys; sys.modules.update(dict.fromkeys({refused!r})){START}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -6,8 +6,9 @@ import pickle
 import subprocess
 import sys
 import tomllib
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
@@ -19,39 +20,11 @@ from tests.fixtures.parsed import imports_in, parse
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("schemas", "prompts", "tasks", "flows")
-SHARED = (
-    "tasks.images",
-    "tasks.models",
-    "tasks.pages",
-    "tasks.scenes",
-    "tasks.serving",
-    "tasks.store",
-    "tasks.texts",
-)
-HEAVY = (
-    "torch",
-    "faiss",
-    "mitsuba",
-    "cv2",
-    "sklearn",
-    "scipy",
-    "duckdb",
-    "pyarrow",
-    "prefect",
-    "transformers",
-    "spacy",
-)
-HEAVY_INSIDE = (
-    "drjit",
-    "httpcore",
-    "httpx",
-    "httpx2",
-    "open_clip",
-    "openai",
-    "safetensors",
-    "starlette",
-    "uvicorn",
-)
+SHARED = {
+    f"tasks.{name}" for name in ("images", "models", "pages", "scenes", "serving", "store", "texts")
+}
+HEAVY = "torch faiss mitsuba cv2 sklearn scipy duckdb pyarrow prefect transformers spacy"
+HEAVY_INSIDE = "drjit httpcore httpx httpx2 open_clip openai safetensors starlette uvicorn"
 """Too heavy for a start, too, but light beside what is done with them."""
 LAZY = {
     "pairwright.flows.verbs": 35,
@@ -63,18 +36,12 @@ needs them."""
 SHOWING = ("say_", "show_", "progress", "list_")
 """Modules that print and draw, or look up what can be printed."""
 OTHER_WORK = {
-    "build": {
-        "load_profile",
-        "build_dataset",
-        "find_models",
-    },  # a wrong setting first; as a flow run; no dataset yet
+    # a wrong setting first; as a flow run; no dataset yet
+    "build": {"load_profile", "build_dataset", "find_models"},
     "evaluate": {"evaluate_model"},  # of any model
     "export": {"export_dataset"},  # what an export is configured with
-    "train": {
-        "run_in_prefect",
-        "load_profile",
-        "make_train_config",
-    },  # what a recipe trains, first; all recipes
+    # what a recipe trains, first; all recipes
+    "train": {"run_in_prefect", "load_profile", "make_train_config"},
     "versions": {"check_machine", "find_models", "load_profile", "schedule_dataset"},
 }
 """What verbs import from ``flows`` beside ``flows.dataset``, by which all work on a dataset is
@@ -92,8 +59,15 @@ TASKS = {
 no dataset."""
 
 
-def modules() -> list[Path]:
-    return sorted(path for top in FOLDERS for path in (ROOT / top).rglob("*.py"))
+@cache
+def modules() -> dict[str, Path]:
+    """Return our files by the names of their modules."""
+    files: dict[str, Path] = {}
+    for top in FOLDERS:
+        for path in sorted((ROOT / top).rglob("*.py")):
+            parts = ("pairwright", *path.relative_to(ROOT).with_suffix("").parts)
+            files[".".join(parts).removesuffix(".__init__")] = path
+    return files
 
 
 def package_of(name: str) -> str:
@@ -104,16 +78,14 @@ def package_of(name: str) -> str:
 
 
 def imports_of(path: Path) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     for node in imports_in(path):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif node.module:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    assert not {name.split(".")[0] for name in found} & set(FOLDERS), (
-        "modules are pairwright.flows, ..."
-    )
-    return {name for name in found if name.startswith("pairwright.") and name != "pairwright"}
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    assert not {name.split(".")[0] for name in names} & set(FOLDERS), f"{path}: no pairwright."
+    return {name for name in names if name.startswith("pairwright.")}
 
 
 def may_import(package: str, every: set[str]) -> set[str]:
@@ -129,42 +101,26 @@ def may_import(package: str, every: set[str]) -> set[str]:
 
 
 def test_imports_run_one_way() -> None:
-    paths = {path.relative_to(ROOT): path for path in modules()}
-    packages = {name: package_of(".".join(name.with_suffix("").parts)) for name in paths}
-    allowed = {
-        package: may_import(package, set(packages.values())) for package in set(packages.values())
-    }
-    wrong = {
-        str(name): [
-            other for other in imports_of(path) if package_of(other) not in allowed[packages[name]]
-        ]
-        for name, path in paths.items()
-    }
-    assert not {name: others for name, others in wrong.items() if others}
+    packages = {package_of(name) for name in modules()}
+    for name, path in modules().items():
+        imported = {package_of(other) for other in imports_of(path)}
+        assert imported <= may_import(package_of(name), packages), name
 
 
 def test_no_circle_of_files() -> None:
     """Imports within functions count, too: they would only hide one."""
-    names = {
-        ".".join(("pairwright", *path.relative_to(ROOT).with_suffix("").parts)): path
-        for path in modules()
-    }
-    files = {name.removesuffix(".__init__"): path for name, path in names.items()}
-    graph = {
-        name: {other if other in files else other.rpartition(".")[0] for other in imports_of(path)}
-        - {name}
-        for name, path in files.items()
-    }
+    graph: dict[str, set[str]] = {}
+    for name, path in modules().items():
+        imported = imports_of(path)
+        files = {other if other in modules() else other.rpartition(".")[0] for other in imported}
+        graph[name] = files - {name}
     assert list(TopologicalSorter(graph).static_order()), "raises CycleError, which names the files"
 
 
 def test_command_line_loads_no_heavy_library() -> None:
-    code = (
-        f"import sys, pairwright.flows.cli; print([name for name in {HEAVY!r} if name in "
-        f"sys.modules])"
-    )
+    code = "import sys, pairwright.flows.cli; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert not {*HEAVY.split()} & {*done.stdout.split()}
 
 
 @dataclass(frozen=True)
@@ -176,40 +132,37 @@ class Imports:
     others: set[str]
 
 
-def read_imports(path: Path, own: Container[str]) -> Imports:
+def read_imports(path: Path) -> Imports:
     """Return what a file imports, but for what it does so for type checkers only."""
-    found = Imports(set(), set(), set())
+    imports = Imports(set(), set(), set())
 
     def walk(node: ast.AST, *, is_inner: bool) -> None:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
                 continue
             if isinstance(child, ast.Import | ast.ImportFrom):
-                module = f"{child.module}." if isinstance(child, ast.ImportFrom) else ""
-                for name in (f"{module}{alias.name}" for alias in child.names):
-                    target = name if name in own else name.rpartition(".")[0]
-                    if target in own:
-                        (found.inner if is_inner else found.top).add(target)
-                    elif not is_inner:
-                        found.others.add(name.split(".")[0])
-            walk(
-                child,
-                is_inner=is_inner or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef),
-            )
+                add(child, is_inner=is_inner)
+            is_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            walk(child, is_inner=is_inner or is_function)
+
+    def add(node: ast.Import | ast.ImportFrom, *, is_inner: bool) -> None:
+        module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        for alias in node.names:
+            name = f"{module}{alias.name}"
+            target = name if name in modules() else name.rpartition(".")[0]
+            if target in modules():
+                (imports.inner if is_inner else imports.top).add(target)
+            elif not is_inner:
+                imports.others.add(name.split(".")[0])
 
     walk(parse(path), is_inner=False)
-    return found
+    return imports
 
 
 @pytest.fixture(scope="module")
 def graph() -> dict[str, Imports]:
     """Return each of our modules with what it imports."""
-    own = {
-        ".".join(("pairwright", *path.relative_to(ROOT).with_suffix("").parts)): path
-        for path in modules()
-    }
-    own = {name.removesuffix(".__init__"): path for name, path in own.items()}
-    return {name: read_imports(path, own) for name, path in own.items()}
+    return {name: read_imports(path) for name, path in modules().items()}
 
 
 def reached(name: str, graph: Mapping[str, Imports]) -> set[str]:
@@ -223,47 +176,39 @@ def reached(name: str, graph: Mapping[str, Imports]) -> set[str]:
 
 
 def heavy_of(name: str, graph: Mapping[str, Imports]) -> set[str]:
-    return set().union(*(graph[module].others for module in reached(name, graph))) & {
-        *HEAVY,
-        *HEAVY_INSIDE,
-    }
+    libraries = set().union(*(graph[module].others for module in reached(name, graph)))
+    return libraries & {*HEAVY.split(), *HEAVY_INSIDE.split()}
 
 
 def test_functions_import_own_modules_for_heavy_libraries_only(graph: dict[str, Imports]) -> None:
-    eager = {name: found for name, found in graph.items() if not name.startswith(tuple(LAZY))}
-    light = {
-        name: sorted(
-            other for other in found.inner if not heavy_of(other, graph) - heavy_of(name, graph)
-        )
-        for name, found in eager.items()
-    }
-    assert not {name: others for name, others in light.items() if others}
-    assert sum(len(found.inner) for found in eager.values()) <= 25
+    eager = {name: imports for name, imports in graph.items() if not name.startswith(tuple(LAZY))}
+    for name, imports in eager.items():
+        for other in imports.inner:
+            assert heavy_of(other, graph) - heavy_of(name, graph), f"{name} imports {other}"
+    assert sum(len(imports.inner) for imports in eager.values()) <= 25
     for lazy, most in LAZY.items():
-        assert (
-            sum(len(found.inner) for name, found in graph.items() if name.startswith(lazy)) <= most
-        ), lazy
+        inner = [len(imports.inner) for name, imports in graph.items() if name.startswith(lazy)]
+        assert sum(inner) <= most, lazy
+
+
+VERBS = "pairwright.flows.verbs."
 
 
 def test_verbs_work_on_a_dataset_by_its_methods_alone(graph: dict[str, Imports]) -> None:
-    for name, found in graph.items():
-        verb = name.removeprefix("pairwright.flows.verbs.")
-        if verb == name:
+    for name in graph:
+        if not name.startswith(VERBS):
             continue
+        verb = name.removeprefix(VERBS)
+        own = graph[name].top | graph[name].inner
         flows = {
-            one.rpartition(".")[2]
-            for one in found.top | found.inner
-            if ".flows." in one and ".verbs" not in one
+            other.rpartition(".")[2]
+            for other in own
+            if ".flows." in other and ".verbs" not in other
         }
-        flows = {one for one in flows if not one.startswith(SHOWING)}
-        assert flows <= OTHER_WORK.get(verb, set()) | (
-            {"dataset"} if verb == "options" else set()
-        ), name
-        tasks = {
-            one.removeprefix("pairwright.tasks.")
-            for one in found.top | found.inner
-            if ".tasks." in one
-        }
+        work = {other for other in flows if not other.startswith(SHOWING)}
+        allowed = OTHER_WORK.get(verb, set())
+        assert work <= (allowed | {"dataset"} if verb == "options" else allowed), name
+        tasks = {other.partition(".tasks.")[2] for other in own if ".tasks." in other}
         assert tasks <= TASKS.get(verb, set()), name
 
 
@@ -296,16 +241,9 @@ def test_no_machine_paths_or_index_addresses_are_committed() -> None:
 
 
 def test_every_stage_can_be_sent_to_a_worker_process() -> None:
-    paths = [path for path in modules() if "= Stage(" in path.read_text()]
-    names = [
-        ".".join(("pairwright", *path.relative_to(ROOT).with_suffix("").parts)) for path in paths
-    ]
-    stages = {
-        stage.name: stage
-        for name in names
-        for stage in vars(import_module(name)).values()
-        if type(stage) is Stage
-    }
+    names = [name for name, path in modules().items() if "= Stage(" in path.read_text()]
+    values = [value for name in names for value in vars(import_module(name)).values()]
+    stages = {stage.name: stage for stage in values if type(stage) is Stage}
     assert len(stages) > 35
     for stage in stages.values():
         pickle.dumps(stage)

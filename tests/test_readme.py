@@ -39,13 +39,9 @@ def settings() -> set[str]:
 
 
 def is_setting(name: str) -> bool:
-    known = settings()
     name = re.sub(r"^models\.\w+\.", "models.chat.", name)
-    return (
-        name.startswith("stages.")
-        or name in known
-        or any(one.startswith(f"{name}.") for one in known)
-    )
+    is_section = any(setting.startswith(f"{name}.") for setting in settings())
+    return is_section or name in settings() or name.startswith("stages.")
 
 
 def test_verbs_explain_themselves() -> None:
@@ -83,9 +79,8 @@ def test_settings_are_there(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_make_targets_are_there(page: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert {
-        one.words.split()[1] for one in typed_in(page) if one.words.startswith("make ")
-    } <= targets
+    typed = [command.words.split() for command in typed_in(page)]
+    assert {words[1] for words in typed if words[0] == "make"} <= targets
 
 
 @pytest.mark.parametrize("page", PAGES)

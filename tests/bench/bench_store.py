@@ -119,12 +119,12 @@ def write_planned(folder: Folder, parts: int) -> tuple[str, ...]:
     """Write a finished first table of many parts, and its listing, without flushing; return the
     listing's parts."""
     planned = plan_toy(ToyConfig(), STAGES[:1])[0]
-    Path(folder.path(planned.table)).mkdir(parents=True)
+    Path(folder.path(planned.table_path)).mkdir(parents=True)
     Path(folder.path(ITEMS)).mkdir(parents=True)
     for start in range(0, parts * ROWS_PER_PART, ROWS_PER_PART):
         rows = [_image(number, b"") for number in range(start, start + ROWS_PER_PART)]
         _write_table(
-            folder, f"{planned.table}/part-{make_key(start)}.parquet", to_table(rows, ImageRow)
+            folder, f"{planned.table_path}/part-{make_key(start)}.parquet", to_table(rows, ImageRow)
         )
     names: list[str] = []
     for start in range(0, parts * ROWS_PER_PART, ITEMS_PER_PART):

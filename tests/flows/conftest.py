@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.build_once import build_once
 from tests.fixtures.builds import build_here
 from tests.fixtures.photographs import write_photographs
 from tests.fixtures.prefect_server import prefect_server
@@ -34,7 +35,11 @@ def with_images_of(rendered: Path, out: Path) -> Path:
 @pytest.fixture(scope="session")
 def rendered(tmp_path_factory):
     """Return a dataset of rendered scenes, the whole line."""
-    return build(tmp_path_factory.mktemp("scenes") / "demo", None, settings=[*SMALL, *WIDE])
+
+    def render(out):
+        build(out, None, settings=[*SMALL, *WIDE])
+
+    return build_once(tmp_path_factory, "demo", render)
 
 
 @pytest.fixture
@@ -56,9 +61,13 @@ def dataset(rendered, tmp_path_factory):
 @pytest.fixture(scope="session")
 def mined(tmp_path_factory):
     """Return a dataset of photographs that stopped at mining."""
-    folder = tmp_path_factory.mktemp("photographs")
-    write_photographs(folder / "in")
-    return build(folder / "out", str(folder / "in"), until="mining", settings=["run.workers=1"])
+
+    def mine(folder):
+        source = folder / "in"
+        write_photographs(source)
+        build(folder / "out", str(source), until="mining", settings=["run.workers=1"])
+
+    return build_once(tmp_path_factory, "photographs", mine) / "out"
 
 
 @pytest.fixture(scope="session")

@@ -39,7 +39,7 @@ class Trained:
 
     def __init__(self, run: Run, said: dict[str, Any]) -> None:
         self.run, self.said, self.losses = run, said, np.array(curve(run))
-        self.speed = MetricsFile(run.metrics).resume().last(TRAIN)["rows per second"]
+        self.speed = MetricsFile(run.metrics).read_until().last(TRAIN)["rows per second"]
 
 
 @pytest.fixture(scope="module")

@@ -116,7 +116,7 @@ def fill(_):
     def work():
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(lama, "_load", lambda *_: (network, batches))
-            return list(made.fill(prepared))
+            return list(made.inpaint(prepared))
 
     return work
 

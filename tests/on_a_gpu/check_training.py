@@ -105,8 +105,8 @@ def test_a_step_of_namc_is_on_the_gpu(tmp_path: Path, fake_gpu: FakeGpu) -> None
     job = write_run(tmp_path, namc_settings(), rows=namc_rows())
     with fake_gpu.computing():
         training = Training(job)
-        batches = [training.batches.make(part) for part in training._parts(0)]
-        measured = training.learner.step(batches, number=0, rows=4)
+        batches = [training.batches.make_batch(part) for part in training._parts(0)]
+        measured = training.learner.train_step(batches, number=0, rows=4)
         held_out = training.learner.measure(training.held_out)
         said = training.learner.describe_pairs(training.held_out)
     assert {

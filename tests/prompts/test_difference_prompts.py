@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairwright.prompts import difference_verbs, load, natural_verbs
+from pairwright.prompts import difference_verbs, load_prompt, natural_verbs
 from pairwright.prompts.difference_prompts import PROMPTS, difference_regex, draw_verbs
 from pairwright.tasks.texts.differences import Difference, read_difference
 
 
 def test_all_prompts_are_named() -> None:
     assert len(set(PROMPTS)) == 7
-    assert all(load(name).sha256 for name in PROMPTS)
+    assert all(load_prompt(name).sha256 for name in PROMPTS)
 
 
 @pytest.mark.parametrize(("paper", "verbs"), [(True, difference_verbs()), (False, natural_verbs())])

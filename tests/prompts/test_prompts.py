@@ -12,52 +12,39 @@ import jinja2
 import pytest
 
 from pairwright import prompts
-from pairwright.prompts import Prompt, difference_verbs, load, load_wordings, natural_verbs
+from pairwright.prompts import Prompt, difference_verbs, load_prompt, load_wordings, natural_verbs
 
 FOLDER = Path(prompts.__file__).parent
 TEMPLATE = (
     "The difference between the two images is that the first image {descriptive verb} "
     "[object description], while the second image {descriptive verb} [object description]."
 )
-AXES = (
-    "including the object types,\nobject attributes, counting the objects, object actions, "
-    "object locations, relative positions between objects, etc."
-)
 
 
-def test_the_template_is_the_papers() -> None:
+def test_prompts_are_those_of_the_papers() -> None:
     verbs = dict.fromkeys(("first_verb", "second_verb"), "{descriptive verb}")
     objects = dict.fromkeys(("first", "second"), "[object description]")
-    assert load("difference_template").render(**verbs, **objects) == TEMPLATE
-
-
-def test_the_comparison_of_captions_is_the_papers() -> None:
-    text = load("compare_captions").render(first_caption="A", second_caption="B")
-    first = "Image 1: A\n\nImage 2: B\n\nSummarize the commonalities and differences about the "
-    assert text.startswith(f"{first}visual")
+    assert load_prompt("difference_template").render(**verbs, **objects) == TEMPLATE
+    text = load_prompt("compare_captions").render(first_caption="A", second_caption="B")
+    start = "Image 1: A\n\nImage 2: B\n\nSummarize the commonalities and differences about the "
+    assert text.startswith(f"{start}visual")
     assert "object action(s)" in text
-
-
-def test_the_comparison_of_images_is_the_papers() -> None:
-    text = load("compare_images").render()
+    text = load_prompt("compare_images").render()
     images = "Image 1: <image>\nImage 2: <image>\n"
     assert text.startswith(f"{images}Summarize the commonalities and differences about")
-    assert text.endswith(AXES)
+    assert text.endswith("object locations, relative positions between objects, etc.")
+    assert load_prompt("retrieve_image").render(caption="A cat.") == (
+        'Which image suits the caption "A cat." better?\nA. Image 1\nB. Image 2\n'
+        "Answer with the option's letter from the given choices directly."
+    )
 
 
 def test_the_examples_of_questions_are_json_of_two_rounds() -> None:
     captions = {"first_caption": "A", "second_caption": "B"}
-    text = load("ask_questions").render(**captions, summary="C", rounds=3)
+    text = load_prompt("ask_questions").render(**captions, summary="C", rounds=3)
     rounds = json.loads(text.splitlines()[-1])["rounds"]
     assert [each["about"] for each in rounds] == ["both", "first"]
     assert "\nImage 1: A\n\nImage 2: B\n\nSummary:\nC\n\nWrite a conversation of 3 rounds." in text
-
-
-def test_the_retrieval_question_is_the_published_one() -> None:
-    assert load("retrieve_image").render(caption="A cat.") == (
-        'Which image suits the caption "A cat." better?\nA. Image 1\nB. Image 2\n'
-        "Answer with the option's letter from the given choices directly."
-    )
 
 
 def test_our_verbs_are_the_papers_49() -> None:
@@ -71,7 +58,7 @@ def test_our_verbs_are_the_papers_49() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "loader"), [("retrieve_image", load), ("ask_difference", load_wordings)]
+    ("name", "loader"), [("retrieve_image", load_prompt), ("ask_difference", load_wordings)]
 )
 def test_the_hash_is_of_the_file(name: str, loader: Callable[[str], Any]) -> None:
     data = (FOLDER / f"{name}.j2").read_bytes()
@@ -80,7 +67,7 @@ def test_the_hash_is_of_the_file(name: str, loader: Callable[[str], Any]) -> Non
 
 def test_templates_are_strict_sandboxed_and_not_escaped() -> None:
     with pytest.raises(jinja2.UndefinedError, match="caption"):
-        load("retrieve_image").render()
+        load_prompt("retrieve_image").render()
     with pytest.raises(jinja2.exceptions.SecurityError):
         Prompt("{{ x.__class__.__mro__[1].__subclasses__() }}", "").render(x=1)
     assert Prompt("{{ x }}", "").render(x="<image> & 'sign'") == "<image> & 'sign'"
@@ -93,7 +80,7 @@ def test_every_prompt_compiles_has_no_logic_and_says_whose_it_is(path: Path) -> 
     assert "Ours" in text or "aper 00" in text
     assert "{% if" not in text
     assert "{% set" not in text
-    load(path.stem)
+    load_prompt(path.stem)
     jinja2.Environment(autoescape=True).parse(text)
 
 

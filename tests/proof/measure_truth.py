@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pairwright.prompts import difference_verbs
-from pairwright.schemas.claims import Claim, Graphs, holds
+from pairwright.schemas.claims import Claim, Graphs, is_true_claim
 from pairwright.tasks.scenes.read_phrases import read_phrases
 from pairwright.tasks.texts.differences import Difference, read_difference
 from tests.proof.people import read_people
@@ -22,7 +22,7 @@ def read_claims(answer: str) -> tuple[Claim, ...]:
 
 def judge(answer: str, graphs: Graphs) -> list[bool]:
     """Return whether each statement that can be read of an answer holds of the two scene graphs."""
-    return [holds(claim, graphs) for claim in read_claims(answer)]
+    return [is_true_claim(claim, graphs) for claim in read_claims(answer)]
 
 
 def tells(answer: str, graphs: Graphs) -> bool:

@@ -3,7 +3,7 @@ claims.
 
 The style shares no template with generated texts: short, lower-case, without a full stop. Each form
 is one line with places for words; the same line, with its places as groups, reads what was written.
-What reads is checked as generated texts are: ``schemas.claims.holds``.
+What reads is checked as generated texts are: ``schemas.claims.is_true_claim``.
 """
 
 import re

@@ -8,8 +8,8 @@ from pairwright.schemas.claims import (
     Claim,
     Selector,
     all_hold,
-    holds,
     is_no_change,
+    is_true_claim,
     may_hold,
     stands,
 )
@@ -47,7 +47,7 @@ def relation(first: Selector, kind: str, second: Selector) -> Claim:
     ],
 )
 def test_a_true_claim_holds(claim: Claim) -> None:
-    assert holds(claim, PAIR)
+    assert is_true_claim(claim, PAIR)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_true_claim_holds(claim: Claim) -> None:
     ],
 )
 def test_a_false_claim_does_not_hold(claim: Claim) -> None:
-    assert not holds(claim, PAIR)
+    assert not is_true_claim(claim, PAIR)
 
 
 def test_where_things_stand_is_open_unless_the_opposite_is_clear() -> None:

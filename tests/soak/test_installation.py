@@ -34,7 +34,10 @@ USES = {
         "--help",
     ],
     "profiles": ["-m", "pairwright", "profiles"],
-    "prompts": ["-c", "from pairwright.prompts import load; print(load('describe_image').text)"],
+    "prompts": [
+        "-c",
+        "from pairwright.prompts import load_prompt; print(load_prompt('describe_image').text)",
+    ],
     "pages": [
         "-c",
         "from pathlib import Path; from pairwright.tasks.pages.environment import copy_looks; "

@@ -13,12 +13,15 @@ import pairwright as pw
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.images.masks import decode_mask
 from tests.fixtures.builds import ok_rows
-from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder
+from tests.fixtures.checkpoints import (
+    READING_CLIP,
+    write_clip_folder,
+    write_grounding_folder,
+    write_sam,
+)
 from tests.fixtures.command import counts_of, run, words_of
-from tests.fixtures.grounding_checkpoints import write_grounding_folder
 from tests.fixtures.lama_checkpoints import write_lama
 from tests.fixtures.pictures import picture
-from tests.fixtures.sam_checkpoints import write_sam
 from tests.fixtures.tables import IMAGE, struct, write_table
 from tests.fixtures.tagger import REAL
 

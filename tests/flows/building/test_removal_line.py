@@ -17,12 +17,16 @@ import pytest
 import pairwright as pw
 from tests.fixtures.builds import Recorder, build_here
 from tests.fixtures.chat_server import chat_server
-from tests.fixtures.checkpoints import READING_CLIP, write_clip_folder, write_dinov2_folder
-from tests.fixtures.grounding_checkpoints import write_grounding_folder
+from tests.fixtures.checkpoints import (
+    READING_CLIP,
+    write_clip_folder,
+    write_dinov2_folder,
+    write_grounding_folder,
+    write_sam,
+)
 from tests.fixtures.lama_checkpoints import write_lama
 from tests.fixtures.photographs import write_photographs
 from tests.fixtures.ram_checkpoints import write_ram
-from tests.fixtures.sam_checkpoints import write_sam
 from tests.fixtures.scripted_model import answer as of_others
 from tests.fixtures.scripted_model import kind_of
 from tests.fixtures.tagger import REAL

@@ -33,7 +33,7 @@ def leaves(schema, root, place=""):
 
 
 @pytest.mark.parametrize(("kind", "command"), [(Profile, "build"), (TrainConfig, "train")])
-def test_every_field_of_the_models_is_listed_once(kind, command):
+def test_every_field_of_the_models_is_listed_once(kind, command) -> None:
     schema = kind.model_json_schema()
     fields = list(leaves(schema, schema))
     listed = [setting.name for setting in list_settings() if setting.command == command]
@@ -44,7 +44,7 @@ def test_every_field_of_the_models_is_listed_once(kind, command):
     assert all(setting.meaning and setting.type for setting in list_settings())
 
 
-def test_the_listed_values_can_be_set():
+def test_the_listed_values_can_be_set() -> None:
     listed = list_settings(profile="laptop")
     values = {setting.name: setting.value for setting in listed if setting.command == "build"}
     settings = [
@@ -56,7 +56,11 @@ def test_the_listed_values_can_be_set():
         load_profile("laptop", [setting])
 
 
-def test_the_list_says_what_the_models_hold():
+def test_the_list_says_what_the_models_hold_by_section_and_profile() -> None:
+    assert [profile["name"] for profile in list_profiles()] == profile_names()
+    assert all(profile["about"] for profile in list_profiles())
+    assert {setting.name.partition(".")[0] for setting in list_settings("run")} == {"run"}
+    assert {setting.command for setting in list_settings("train")} == {"train"}
     (similar,) = list_settings("mining.min_similarity", profile="scenes")
     assert (similar.type, similar.range) == ("number", "0 to 1")
     assert (similar.default, similar.value) == (0.78, 0.2)
@@ -65,20 +69,8 @@ def test_the_list_says_what_the_models_hold():
     assert "adpo" in objective.type
 
 
-def test_a_section_is_listed_by_its_name():
-    assert {setting.name.partition(".")[0] for setting in list_settings("run")} == {"run"}
-    assert {setting.command for setting in list_settings("train")} == {"train"}
-    with pytest.raises(ConfigError):
-        list_settings("minin")
-
-
-def test_profiles_are_listed_with_what_they_are_for():
-    assert [profile["name"] for profile in list_profiles()] == profile_names()
-    assert all(profile["about"] for profile in list_profiles())
-
-
 @pytest.mark.parametrize("script", ["write_pages.py", "write_reference.py"])
-def test_the_pages_of_the_documentation_are_what_the_source_gives(script):
+def test_the_pages_of_the_documentation_are_what_the_source_gives(script) -> None:
     for name, write in runpy.run_path(str(DOCS / script))["PAGES"].items():
         page = (DOCS / "reference" / name).read_text(encoding="utf-8")
         assert page == write(), "write them again with: make docs"
@@ -92,6 +84,6 @@ def test_the_pages_of_the_documentation_are_what_the_source_gives(script):
         ("max_similarity", "mining.max_similarity"),
     ],
 )
-def test_an_unknown_section_gives_the_nearest_names(name, near):
+def test_an_unknown_section_gives_the_nearest_names(name, near) -> None:
     with pytest.raises(ConfigError, match=rf"\b{re.escape(near)}\b"):
         list_settings(name)

@@ -19,7 +19,7 @@ def write(tmp_path):
     return write
 
 
-def test_settings_win_over_the_file(write):
+def test_settings_win_over_the_file(write) -> None:
     path = write("mining: {min_similarity: 0.5, max_similarity: 0.9}")
     settings = [
         "mining.min_similarity=0.6",
@@ -56,7 +56,7 @@ GAMMA = ["mining.gamma", "greater than 0", "-1"]
         ("mining: [", ["YAML"]),
     ],
 )
-def test_a_wrong_profile_names_file_and_field(write, text, words):
+def test_a_wrong_profile_names_file_and_field(write, text, words) -> None:
     with pytest.raises(ConfigError) as caught:
         load_profile(write(text, "wrong.yaml"))
     message = str(caught.value)
@@ -64,7 +64,7 @@ def test_a_wrong_profile_names_file_and_field(write, text, words):
     assert not [word for word in words if word not in message], message
 
 
-def test_a_profile_extends_another_field_by_field(write):
+def test_a_profile_extends_another_field_by_field(write) -> None:
     middle = write(
         "{extends: gpu-80, mining: {max_similarity: 0.9}, models: {language: null}}", "middle.yaml"
     )
@@ -77,7 +77,7 @@ def test_a_profile_extends_another_field_by_field(write):
     assert profile.segmentation == base.segmentation
 
 
-def test_a_circle_of_profiles_is_refused(write):
+def test_a_circle_of_profiles_is_refused(write) -> None:
     mine = write("extends: {}")
     middle = write(f"extends: {mine}", "middle.yaml")
     write(f"extends: {middle}")
@@ -85,7 +85,7 @@ def test_a_circle_of_profiles_is_refused(write):
         load_profile(mine)
 
 
-def test_the_first_name_of_a_profile_stays():
+def test_the_first_name_of_a_profile_stays() -> None:
     profiles = [load_profile(name) for name in ("gpu-80", "gpu")]
     named, first = (profile.model_dump(exclude={"name", "about"}) for profile in profiles)
     assert named == first
@@ -102,24 +102,21 @@ def test_the_first_name_of_a_profile_stays():
     ],
     ids=lambda settings: settings[-1],
 )
-def test_a_wrong_setting_is_quoted(settings):
+def test_a_wrong_setting_is_quoted(settings) -> None:
     with pytest.raises(ConfigError, match="--set " + re.escape(settings[-1])):
         load_profile("scenes", settings)
 
 
 @pytest.mark.parametrize("value", ["sk-SECRET-991", "secret key", "lower_case", "block:mine", 7])
-def test_a_key_itself_is_refused_and_never_repeated(value):
+def test_a_key_itself_is_refused_and_never_repeated(value) -> None:
     with pytest.raises(ConfigError, match=r"models\.chat\.key: ") as caught:
         load_profile("scenes", [f"models.chat.key={value}"])
     assert str(value) not in str(caught.value)
 
 
-def test_a_key_is_named_by_its_variable():
+def test_a_key_is_named_by_its_variable_and_nothing_is_an_empty_text() -> None:
     profile = load_profile("scenes", ["models.chat.key=OPENAI_API_KEY"])
     assert profile.models["chat"].key == "OPENAI_API_KEY"
-
-
-def test_nothing_is_an_empty_text_and_no_number():
     assert load_profile("gpu", ["models.chat.model="]).models["chat"].model == ""
     with pytest.raises(ConfigError, match=r"--set mining\.gamma=: mining\.gamma: "):
         load_profile("gpu", ["mining.gamma="])
@@ -130,7 +127,7 @@ def test_nothing_is_an_empty_text_and_no_number():
     [("a: " + "[" * 1_000, "nested"), ("mining: {k: 1}\nmining: {k: 2}", "mining is set twice")],
     ids=["deep", "twice"],
 )
-def test_yaml_that_python_or_a_reader_would_stumble_over_is_refused(write, text, reason):
+def test_yaml_that_python_or_a_reader_would_stumble_over_is_refused(write, text, reason) -> None:
     with pytest.raises(ConfigError, match=rf"own\.yaml: .*{reason}"):
         load_profile(write(text, "own.yaml"))
     with pytest.raises(ConfigError, match=reason):

@@ -9,7 +9,7 @@ from pairwright.flows.pipeline import pipeline
 from pairwright.flows.pipeline.load_profile import load_profile, profile_names
 from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.flows.pipeline.stages import GROUPS, STAGES, TABLES
-from pairwright.schemas.config import ExcludeConfig, Profile
+from pairwright.schemas.config import ExcludeConfig, Profile, RejectionsConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PairRow
 from pairwright.tasks.sources.readers import READERS
@@ -68,17 +68,17 @@ def brought_pairs(monkeypatch):
     monkeypatch.setitem(pipeline.READERS, "folder", reader)
 
 
-def test_every_table_has_one_name_and_one_writer():
+def test_every_table_has_one_name_and_one_writer() -> None:
     assert len(set(TABLES)) == len(STAGES)
     known = {"items"}
     for stage in STAGES:
-        assert stage.tables <= known, "what a stage reads is written before it"
+        assert stage.input_tables <= known, "what a stage reads is written before it"
         known.add(stage.name)
     groups = [stage.group for stage in STAGES]
     assert groups == sorted(groups, key=GROUPS.index)
 
 
-def test_a_plan_travels():
+def test_a_plan_travels() -> None:
     planned = Pipeline(SERVED).plan()
     copies = pickle.loads(pickle.dumps(planned))
     assert [copy.fingerprint for copy in copies] == [stage.fingerprint for stage in planned]
@@ -88,24 +88,27 @@ def test_a_plan_travels():
 @pytest.mark.parametrize(
     "source", ["folder:/here", "scenes:", "rlaif-v:/here", "spot-the-diff:/here"]
 )
-def test_every_profile_has_all_tables(name, source):
+def test_every_profile_has_all_tables(name, source) -> None:
     profile = load_profile(name).model_copy(update={"source": source})
     assert [stage.name for stage in Pipeline(profile).stages] == list(TABLES)
 
 
-def test_a_source_of_images_has_every_stage_that_needs_no_served_model():
+def test_a_source_of_images_has_every_stage_that_needs_no_served_model() -> None:
     assert list(inputs_of(PHOTOGRAPHS)) == USUAL
 
 
 @pytest.mark.usefixtures("brought_pairs")
-def test_brought_pairs_are_not_mined():
+def test_brought_pairs_are_not_mined() -> None:
     tables = reads(PHOTOGRAPHS)
     assert [name for name in USUAL if name not in tables] == VECTORS
     assert (tables["given_pairs"], tables["pairs"]) == (["items"], ["given_pairs"])
+    chosen_by_clip = inputs_of(CHOOSING)
+    assert "embeddings" in chosen_by_clip
+    assert "neighbours" not in chosen_by_clip
 
 
 @pytest.mark.parametrize("enabled", [False, True])
-def test_brought_preferences_need_nothing_but_images(enabled):
+def test_brought_preferences_need_nothing_but_images(enabled) -> None:
     profile = preferences(rejections={"enabled": enabled})
     assert reads(profile) == {
         "images": ["items"],
@@ -115,7 +118,7 @@ def test_brought_preferences_need_nothing_but_images(enabled):
     assert fingerprints(profile) == fingerprints(preferences())
 
 
-def test_excluded_images_leave_before_the_search():
+def test_excluded_images_leave_before_the_search() -> None:
     exclude = ExcludeConfig(sources=("folder:/benchmark",), marks=("a",))
     excluding = PHOTOGRAPHS.model_copy(update={"exclude": exclude})
     neighbours = inputs_of(excluding)["neighbours"]
@@ -127,7 +130,7 @@ def test_excluded_images_leave_before_the_search():
     assert before["neighbours"] != after["neighbours"]
 
 
-def test_pairs_by_nouns_need_no_vectors():
+def test_pairs_by_nouns_need_no_vectors() -> None:
     tables = reads(photographs(pairing="nouns"))
     assert tables.keys() == {*USUAL, "nouns", "noun_pairs"} - set(VECTORS)
     assert (tables["nouns"], tables["noun_pairs"]) == (["images"], ["nouns"])
@@ -144,23 +147,17 @@ TAGGING = {"tagging": {"taggers": ["scene-graph", "nouns"]}}
         (preferences(**CLIP, **TAGGING), "given_preferences", []),
     ],
 )
-def test_nouns_of_texts_come_before_tags(profile, texts, targets):
+def test_nouns_of_texts_come_before_tags(profile, texts, targets) -> None:
     inputs = inputs_of(profile)
     assert list(inputs["mentions"].reads) == [texts]
     assert used(inputs["tags"]) == ["mentions", *targets]
-
-
-@pytest.mark.parametrize("profile", [PHOTOGRAPHS, GIVEN])
-def test_nouns_of_texts_are_found_for_a_tagger_only(profile):
-    assert "mentions" not in inputs_of(profile)
-
-
-def test_without_rejected_images_nothing_is_tagged():
-    off = photographs(**TAGGING, rejections={"enabled": False})
+    off = profile.model_copy(update={"rejections": RejectionsConfig(enabled=False)})
     assert {"mentions", "tags"}.isdisjoint(inputs_of(off))
+    assert "mentions" not in inputs_of(PHOTOGRAPHS)
+    assert "mentions" not in inputs_of(GIVEN)
 
 
-def test_a_build_stops_after_a_group_or_a_table():
+def test_a_build_stops_after_a_group_or_a_table() -> None:
     assert [stage.name for stage in Pipeline(PHOTOGRAPHS, "mining").stages][-1] == "pairs"
     assert list(inputs_of(PHOTOGRAPHS, "embeddings")) == ["images", "embeddings"]
     with pytest.raises(ConfigError, match="minig: "):
@@ -169,11 +166,11 @@ def test_a_build_stops_after_a_group_or_a_table():
 
 @pytest.mark.usefixtures("brought_pairs")
 @pytest.mark.parametrize(("until", "last"), [("mining", "pairs"), ("embeddings", "embeddings")])
-def test_a_build_of_brought_pairs_stops_too(until, last):
+def test_a_build_of_brought_pairs_stops_too(until, last) -> None:
     assert list(inputs_of(PHOTOGRAPHS, until)) == ["images", "given_pairs", last]
 
 
-def test_where_clip_chooses_images_without_an_element_are_embedded():
+def test_where_clip_chooses_images_without_an_element_are_embedded() -> None:
     inputs = inputs_of(CHOOSING)
     assert [name for name in inputs if name not in USUAL] == ["fitted"]
     uses = [use for use in inputs["rejections"].uses if use.kind == "vectors"]
@@ -182,14 +179,7 @@ def test_where_clip_chooses_images_without_an_element_are_embedded():
     assert "fitted" not in inputs_of(PHOTOGRAPHS)
 
 
-@pytest.mark.usefixtures("brought_pairs")
-def test_brought_pairs_are_embedded_where_clip_chooses():
-    tables = inputs_of(CHOOSING)
-    assert "embeddings" in tables
-    assert "neighbours" not in tables
-
-
-def test_brought_preferences_get_rejected_images_where_clip_chooses():
+def test_brought_preferences_get_rejected_images_where_clip_chooses() -> None:
     inputs = inputs_of(GIVEN)
     first, last = ["images", "given_preferences", "embeddings"], ["rejections", "preferences"]
     assert list(inputs) == [*first, *STEPS[1:], "fitted", *last]
@@ -201,7 +191,7 @@ def test_brought_preferences_get_rejected_images_where_clip_chooses():
 @pytest.mark.parametrize(
     "model", [{"endpoint": "http://127.0.0.1:8000/v1"}, {"launch": {"enabled": True}}]
 )
-def test_texts_are_split_by_a_served_model_where_there_is_one(model):
+def test_texts_are_split_by_a_served_model_where_there_is_one(model) -> None:
     chat = {"models": {"chat": model}}
     inputs = inputs_of(preferences(**CLIP, **chat))
     assert [name for name in inputs if name not in inputs_of(GIVEN)] == ["statements"]
@@ -213,7 +203,7 @@ def test_texts_are_split_by_a_served_model_where_there_is_one(model):
 
 @pytest.mark.parametrize("source", ["folder:/here", "rlaif-v:/here"])
 @pytest.mark.parametrize("name", profile_names())
-def test_a_table_is_the_same_however_far_a_build_goes(name, source):
+def test_a_table_is_the_same_however_far_a_build_goes(name, source) -> None:
     profile = load_profile(name).model_copy(update={"source": source})
     running = inputs_of(profile).keys()
     whole = fingerprints(profile).items()
@@ -222,7 +212,7 @@ def test_a_table_is_the_same_however_far_a_build_goes(name, source):
         assert part.items() <= whole
 
 
-def test_served_models_have_their_stages():
+def test_served_models_have_their_stages() -> None:
     line = Pipeline(SERVED)
     inputs = inputs_of(SERVED)
     groups = {

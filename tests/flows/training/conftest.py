@@ -2,10 +2,16 @@
 
 import pytest
 
+from tests.fixtures.build_once import build_once
 from tests.fixtures.dogs_to_train import write_dataset
 
 
 @pytest.fixture(scope="session")
 def dogs(tmp_path_factory):
     """Return a dataset of given preferences, in which tests only write runs of their own."""
-    return write_dataset(tmp_path_factory.mktemp("data") / "dogs")
+
+    def write(folder):
+        folder.mkdir()
+        write_dataset(folder / "dogs")
+
+    return build_once(tmp_path_factory, "dogs", write) / "dogs"

@@ -173,7 +173,7 @@ def test_photographs_are_judged_by_the_loss_of_held_out_texts(writes, words, ite
         assert code == 0, err
         users = {item.body.get("user", "") for item in server.asked}
     assert users == {"", str(iterate.run(0).model)}, "the trained model wrote the round's texts"
-    loss = MetricsFile(iterate.run(1).metrics).resume().last(HELD_OUT)["nll"]
+    loss = MetricsFile(iterate.run(1).metrics).read_until().last(HELD_OUT)["nll"]
     assert f"{loss:.3g}" in out
     assert "Loss per token of the held-out chosen texts" in iterate.page()
 

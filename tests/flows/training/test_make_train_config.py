@@ -49,7 +49,9 @@ def find_start(dataset, start="", run=None, **model):
 def begin(dataset, start, name="new"):
     """Return a run that has begun from a start."""
     run, (model, config) = run_of(dataset, name), start
-    run.begin(config, {"start": {"folder": str(model.folder), "revision": model.revision}}, [])
+    run.record_start(
+        config, {"start": {"folder": str(model.folder), "revision": model.revision}}, []
+    )
     return run
 
 

@@ -50,7 +50,7 @@ def models(tmp_path_factory):
 def prepared(dataset, name, *settings):
     config = make_config("namc", ["namc.size=paper", *settings])
     folder, started = Folder(str(dataset)), Run(dataset / "runs" / name)
-    with started.locked():
+    with started.lock_run():
         ready = prepare_run(open_version(folder), config, started)
     return Job(run=started, config=ready.config, dataset=folder, start=ready.start)
 
@@ -60,7 +60,7 @@ def test_what_is_learnt_from_is_what_the_models_say(dataset, models, tmp_path):
     job = prepared(dataset, "looked", *models, *(f"{key}={value}" for key, value in FAST.items()))
     captioner = open_captioner(job)
     batches = open_batches(job, captioner)
-    batch = batches.make(ROWS)
+    batch = batches.make_batch(ROWS)
     rows = FrozenRows(folder=job.dataset, file=str(job.run.rows), split="train")
     images = {row.key: row.images for row in map(rows.read, range(len(rows)))}
     keys = [batches.texts[row].key for row in ROWS]
@@ -81,8 +81,8 @@ def test_what_is_learnt_from_is_what_the_models_say(dataset, models, tmp_path):
     assert [len(parts) for parts in tables.values()] == [1, 1]
     (tmp_path / "other.ckpt").write_bytes(b"another")
     other = VqganConfig(checkpoint=str(tmp_path / "other.ckpt"))
-    planned = open_version(Folder(str(dataset))).plan(CODES, other)
-    assert Path(planned.table).name != tables["codes"][0].name
+    planned = open_version(Folder(str(dataset))).plan_extra(CODES, other)
+    assert Path(planned.table_path).name != tables["codes"][0].name
 
 
 @pytest.mark.slow

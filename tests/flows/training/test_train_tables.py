@@ -33,7 +33,7 @@ def freeze(qwen):
 
     def begin(dataset, *settings):
         started = Run(dataset / "runs" / "run")
-        with started.locked():
+        with started.lock_run():
             config = make_config("sft", settings, model=str(qwen))
             prepare_run(open_version(Folder(str(dataset))), config, started)
         rows = {}

@@ -32,7 +32,7 @@ def parts(folder: Folder, table: str) -> dict[str, int]:
 
 def test_after_a_fault_what_is_made_is_kept(folder: Folder) -> None:
     """Shards of two rows; from the third on, the disk, say, refuses."""
-    calls, before = list[int](), open_present(folder).counts()
+    calls, before = list[int](), open_present(folder).stage_counts()
 
     def breaks(rows: Sequence[PreferenceRow], config: TextVectorsConfig) -> Iterator[EmbeddingRow]:
         calls.append(len(rows))
@@ -47,12 +47,12 @@ def test_after_a_fault_what_is_made_is_kept(folder: Folder) -> None:
     first = parts(folder, f"tables/text_vectors/{table.name}")
     assert len(first) == 2
     planned = make_table(open_version(folder), small, CONFIG)
-    assert Path(planned.table).name == table.name
+    assert Path(planned.table_path).name == table.name
     assert make_table(open_version(folder), small, CONFIG) == planned
-    done = parts(folder, planned.table)
+    done = parts(folder, planned.table_path)
     assert first.items() <= done.items(), "what was made is not made again"
     assert len(done) == len(calls)
-    assert open_present(folder).counts() == before, "the dataset is as it was"
+    assert open_present(folder).stage_counts() == before, "the dataset is as it was"
     other = replace(STAGE, name="other", reads={"made_up": EmbeddingRow})
     with pytest.raises(ConfigError, match=r"other: .*made_up"):
         make_table(open_version(folder), other, CONFIG)

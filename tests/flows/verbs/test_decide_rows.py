@@ -1,7 +1,6 @@
 """From a page's file to what is exported and trained on, and what clearing up leaves of it."""
 
 import json
-from itertools import chain
 
 import numpy as np
 
@@ -18,6 +17,8 @@ from pairwright.tasks.training.retriever.material import open_material
 from tests.fixtures.command import run, words_of
 from tests.flows.conftest import SMALL, WIDE, build
 
+SPLITS = ("train", "validation", "test")
+
 
 def preferences(copy) -> list[PreferenceRow]:
     rows = pw.open(copy)["preferences"].rows(without=("images", "rejected_images"))
@@ -33,7 +34,7 @@ def write(path, *decisions):
     return path
 
 
-def test_a_file_is_stored_and_what_it_is_not_about_is_named(copy, tmp_path, capsys):
+def test_a_file_is_stored_and_what_it_is_not_about_is_named(copy, tmp_path, capsys) -> None:
     rows = preferences(copy)
     pair = next(row.key for row in pw.open(copy)["pairs"].rows() if row.key != rows[0].subject)
     file = write(
@@ -60,7 +61,7 @@ def test_a_file_is_stored_and_what_it_is_not_about_is_named(copy, tmp_path, caps
     assert "1 edited, 1 rejected" in capsys.readouterr().out
 
 
-def test_training_uses_edits_and_skips_rejected_rows(copy, qwen, tmp_path, capsys):
+def test_training_uses_edits_and_skips_rejected_rows(copy, qwen, tmp_path, capsys) -> None:
     rows = [row for row in preferences(copy) if row.split == "train"]
     rejected, edited, accepted = rows[:3]
     texts = {"chosen": "A person sees another thing.", "rejected": "Wrong."}
@@ -72,13 +73,8 @@ def test_training_uses_edits_and_skips_rejected_rows(copy, qwen, tmp_path, capsy
     )
     assert len(pw.open(copy).decide(file).known) == 3
     words = ["train", copy, "--objective", "adpo", "--model", qwen, "--name", "said"]
-    assert (
-        run(
-            *words,
-            *words_of({"optimiser.max_steps": 1, "data.eval_split": "", "model.lora.rank": 4}),
-        )
-        == 0
-    )
+    settings = {"optimiser.max_steps": 1, "data.eval_split": "", "model.lora.rank": 4}
+    assert run(*words, *words_of(settings)) == 0
     place = copy / "runs/said"
     data = json.loads((place / "data.json").read_text())
     assert data["decided"] == {"accept": 1, "edit": 1, "reject": 1}
@@ -87,48 +83,40 @@ def test_training_uses_edits_and_skips_rejected_rows(copy, qwen, tmp_path, capsy
     keys = frozen.keys()
     assert rejected.key not in keys
     (row,) = frozen.edited().values()
-    assert (row.key, row.chosen, row.rejected) == (
-        edited.key,
-        "A person sees another thing.",
-        "Wrong.",
-    )
+    assert (row.key, row.chosen, row.rejected) == (edited.key, *texts.values())
     assert (row.negatives[-1].text, row.negatives[-1].maker) == (edited.chosen, "before-edit")
     assert len(frozen.read(keys.index(edited.key)).images) == 2
     # The retriever knows the new text by a vector of its own.
     material = open_material(place / "retriever")
     entry = material.entries[material.places[edited.key]]
-    assert (entry.chosen, entry.in_pool) == ("A person sees another thing.", True)
+    assert (entry.chosen, entry.in_pool) == (texts["chosen"], True)
     number = material.pool.texts.index(entry.chosen)
     assert edited.chosen not in material.pool.texts
     (vector,) = embed_chosen_texts([row], TextVectorsConfig())
-    np.testing.assert_allclose(
-        material.features.text_vectors(np.array([number]))[0], vector.vector, atol=1e-3
-    )
+    vectors = material.features.text_vectors(np.array([number]))
+    np.testing.assert_allclose(vectors[0], vector.vector, atol=1e-3)
 
 
-def test_trainings_may_take_only_what_people_accepted(copy, tmp_path):
+def test_trainings_may_take_only_what_people_accepted(copy, tmp_path) -> None:
     folder, rows = Folder(str(copy)), preferences(copy)
     trained = [row.key for row in rows if row.split == "train"]
     held_out = {row.key for row in rows if row.split != "train"}
-    pw.open(folder.url).decide(
-        write(tmp_path / "d.jsonl", *((key, "accept", {}) for key in trained[:3]))
-    )
+    accepted = [(key, "accept", {}) for key in trained[:3]]
+    pw.open(copy).decide(write(tmp_path / "d.jsonl", *accepted))
     with open_version(folder).resolved() as (build, stages):
         planned = next(planned for planned, _ in stages if planned.stage.name == "preferences")
-        told = {"needs": Needs(accepted="train"), "splits": ("train", "validation", "test")}
-        refused, _ = freeze_rows(
-            build, planned, tmp_path / "rows.arrow", decisions=read_decisions(folder), **told
-        )
+        settings = {"needs": Needs(accepted="train"), "splits": SPLITS}
+        decisions = read_decisions(folder)
+        file = tmp_path / "rows.arrow"
+        refused, _ = freeze_rows(build, planned, file, decisions=decisions, **settings)
     assert {one.key for one in refused} == set(trained[3:])
     assert {one.reason for one in refused} == {"not accepted by people"}
-    frozen = [
-        FrozenRows(folder=folder, file=str(tmp_path / "rows.arrow"), split=split)
-        for split in told["splits"]
-    ]
-    assert set(chain.from_iterable(map(FrozenRows.keys, frozen))) == held_out | set(trained[:3])
+    frozen = [FrozenRows(folder=folder, file=str(file), split=split) for split in SPLITS]
+    keys = {key for rows in frozen for key in rows.keys()}  # noqa: SIM118  (no mapping)
+    assert keys == held_out | set(trained[:3])
 
 
-def test_clearing_up_forgets_what_was_said_of_a_removed_image(copy, tmp_path):
+def test_clearing_up_forgets_what_was_said_of_a_removed_image(copy, tmp_path) -> None:
     folder, rows = Folder(str(copy)), preferences(copy)
     gone = rows[0]
     kept = next(row for row in rows if not set(row.image_keys) & set(gone.image_keys))

@@ -23,6 +23,7 @@ from pairwright.tasks.store.open_tables import read_record
 from pairwright.tasks.store.pool import Workers
 from pairwright.tasks.store.snapshot import latest_snapshot, stream_live
 from tests.fixtures.builds import run_request
+from tests.fixtures.command import words_of
 from tests.flows.conftest import build
 
 TIGHTER = ["mining.min_similarity=0.85", "mining.min_best_similarity=0.85"]
@@ -42,11 +43,8 @@ def refilter(folder: Folder, settings: list[str], *, keep: bool = False) -> Refi
 def pairs_of(folder: Folder) -> set[str]:
     with open_present(folder).resolved() as (opened, stages):
         pairs = next(planned for planned, _ in stages if planned.stage.name == "pairs")
-        return {
-            key
-            for table in stream_live(opened, pairs, ["key"])
-            for key in table.column("key").to_pylist()
-        }
+        tables = stream_live(opened, pairs, ["key"])
+        return {key for table in tables for key in table.column("key").to_pylist()}
 
 
 def by_name(counts: list[Counts]) -> dict[str, Counts]:
@@ -58,38 +56,29 @@ def test_pairs_are_those_of_a_build_with_the_new_thresholds(
 ) -> None:
     old = pairs_of(dataset)
     found = refilter(dataset, TIGHTER)
-    other = build(
-        tmp_path / "other",
-        str(mined.parent / "in"),
-        until="mining",
-        settings=["run.workers=1", *TIGHTER],
-    )
+    settings = ["run.workers=1", *TIGHTER]
+    source = str(mined.parent / "in")
+    other = build(tmp_path / "other", source, until="mining", settings=settings)
     new = pairs_of(Folder(str(other)))
-    assert (found.kept, found.gained, found.lost) == (
-        len(old & new),
-        len(new - old),
-        len(old - new),
-    )
+    counts = (len(old & new), len(new - old), len(old - new))
+    assert (found.kept, found.gained, found.lost) == counts
     assert found.lost > 0
-    assert found.after[-1] == by_name(open_present(Folder(str(other))).counts())["pairs"]
-    assert found.before[-1] == by_name(open_present(dataset).counts())["pairs"]
+    assert found.after[-1] == by_name(open_present(Folder(str(other))).stage_counts())["pairs"]
+    assert found.before[-1] == by_name(open_present(dataset).stage_counts())["pairs"]
 
 
 def test_the_dataset_is_as_it_was_unless_the_thresholds_are_kept(dataset: Folder) -> None:
     request, version, pairs = read_record(dataset), latest_snapshot(dataset), pairs_of(dataset)
     found = refilter(dataset, TIGHTER)
-    assert (read_record(dataset), latest_snapshot(dataset), pairs_of(dataset)) == (
-        request,
-        version,
-        pairs,
-    )
+    assert (read_record(dataset), latest_snapshot(dataset)) == (request, version)
+    assert pairs_of(dataset) == pairs
     assert len(dataset.folders("tables/pairs")) == 2
     for name in ("images", "embeddings", "neighbours"):
         assert len(dataset.folders(f"tables/{name}")) == 1
     assert refilter(dataset, TIGHTER, keep=True) == found
     kept = open_present(dataset)
     assert (kept.profile.mining.min_similarity, kept.pipeline.until) == (0.85, "mining")
-    assert by_name(open_present(dataset).counts())["pairs"] == found.after[-1]
+    assert by_name(open_present(dataset).stage_counts())["pairs"] == found.after[-1]
     report = run_request(Request(version=kept))
     assert report.is_complete
     assert report.snapshot.number == 2
@@ -105,19 +94,13 @@ def test_matched_pairs_go_with_more_matches(dataset: Folder) -> None:
 
 def test_pairs_that_come_are_named(dataset: Folder) -> None:
     tighter = refilter(dataset, TIGHTER, keep=True)
-    found = refilter(dataset, ["mining.min_similarity=0", "mining.min_best_similarity=0"])
+    settings = ["mining.min_similarity=0", "mining.min_best_similarity=0"]
+    found = refilter(dataset, settings)
     assert found.gained >= tighter.lost > 0
     names = {row.name for row in pw.open(dataset.url)["images"].rows() if isinstance(row, ImageRow)}
     assert len(found.gained_names) == min(3, found.gained)
     assert {name for pair in found.gained_names for name in pair.split(" with ")} <= names
-    words = [
-        "refilter",
-        dataset.url,
-        "--set",
-        "mining.min_similarity=0",
-        "--set",
-        "mining.min_best_similarity=0",
-    ]
+    words = ["refilter", dataset.url, *words_of(settings)]
     said = CliRunner().invoke(app, words).output
     assert "Stricter thresholds can also add pairs" in said
     assert found.gained_names[0] in said

@@ -20,13 +20,8 @@ def test_rows_are_those_that_count(mined: Path, tmp_path: Path) -> None:
     dataset = pw.open(out)
     counts = {count.stage: count for count in dataset.status().counts}
     images = list(dataset["images"].rows())
-    assert (
-        len(images)
-        == len({row.key for row in images})
-        == counts["images"].rows
-        == len(dataset["images"])
-        == 103
-    )
+    assert len(images) == len({row.key for row in images}) == 103
+    assert len(dataset["images"]) == counts["images"].rows == 103
     names = {row.name for row in images}
     assert "renamed.jpg" in names
     assert not names & {"coffee-0.jpg", "moon-0.jpg"}
@@ -38,7 +33,7 @@ def test_rows_are_those_that_count(mined: Path, tmp_path: Path) -> None:
     }
     for one in ("images", "neighbours", "pairs"):
         with dataset.version.resolved() as (opened, _):
-            live = {key for (key,) in opened.ledger.run(f"SELECT key FROM live_{one}")}
+            live = {key for (key,) in opened.ledger.run_query(f"SELECT key FROM live_{one}")}
         assert {row.key for row in dataset[one]} == live, "as a build counts them"
 
 
@@ -63,10 +58,8 @@ def test_a_table_is_an_arrow_table_a_frame_and_a_dataset(rendered: Path) -> None
     assert list(pairs[2:5]) == rows[2:5]
     near = pairs.where("similarity > 0.9")
     assert list(near) == [row for row in rows if row.similarity > 0.9] != []
-    assert (
-        list(near.where("similarity < 0.95")[:1])
-        == [row for row in rows if 0.9 < row.similarity < 0.95][:1]
-    )
+    between = [row for row in rows if 0.9 < row.similarity < 0.95]
+    assert list(near.where("similarity < 0.95")[:1]) == between[:1]
     assert len(pairs.where("origin = 'no such'")) == 0
     assert len(pairs.where("origin = 'no such'").to_arrow()) == 0
 
@@ -84,11 +77,8 @@ def test_what_is_asked_wrongly_is_refused(rendered: Path, mined: Path) -> None:
     pairs = pw.open(rendered)["pairs"]
     with pytest.raises(pw.ConfigError, match="colour"):
         pairs.to_arrow(["colour"])
-    for condition in (
-        "similarity >",
-        "colour > 3",
-        "key IN (SELECT content FROM read_text('/etc/hostname'))",
-    ):
+    reading = "key IN (SELECT content FROM read_text('/etc/hostname'))"
+    for condition in ("similarity >", "colour > 3", reading):
         with pytest.raises(pw.ConfigError):
             pairs.where(condition)
     with pytest.raises(IndexError):

@@ -22,15 +22,8 @@ def test_a_build_that_yields_too_little_publishes_no_version(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     photographs, out = write_pictures(tmp_path / "in", ["a", "b", "c"]), tmp_path / "out"
-    words = (
-        "build",
-        photographs,
-        "--out",
-        out,
-        *UNTIL,
-        "--set",
-        "gates.min_yield={images: 0.7, pairs: 0}",
-    )
+    gates = ("--set", "gates.min_yield={images: 0.7, pairs: 0}")
+    words = ("build", photographs, "--out", out, *UNTIL, *gates)
     assert run(*words) == 0
     assert versions(out) == ["000001.json"]
     (photographs / "empty.png").write_bytes(b"")

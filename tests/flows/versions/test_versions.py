@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pairwright as pw
-from pairwright.flows.versions.version import open_present, open_version
+from pairwright.flows.versions.version import open_version
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
 from pairwright.tasks.store.files import Folder
@@ -47,22 +47,11 @@ def test_versions_are_listed_with_what_was_asked_for_otherwise(copy: Path, call:
     build(copy, None, until="mining", settings=[*SMALL, *WIDE, "mining.max_similarity=0.9"])
     next(copy.glob("tables/preferences/*/part-*")).unlink()
     first, second = json.loads(call("versions", copy, "--json"))
-    assert (first["version"], first["parent"], first["newest"], first["missing"]) == (
-        1,
-        None,
-        False,
-        1,
-    )
-    assert (second["version"], second["parent"], second["newest"], second["missing"]) == (
-        2,
-        1,
-        True,
-        0,
-    )
-    assert second["changed"] == [
-        "mining.max_similarity was 1.0, is 0.9",
-        "until was none, is mining",
-    ]
+    names = ("version", "parent", "newest", "missing")
+    assert [first[name] for name in names] == [1, None, False, 1]
+    assert [second[name] for name in names] == [2, 1, True, 0]
+    changes = ["mining.max_similarity was 1.0, is 0.9", "until was none, is mining"]
+    assert second["changed"] == changes
     assert first["rows"]["images"] == second["rows"]["images"] == 9
     said = call("versions", copy)
     assert re.search(r"\b1 of .*files", said)
@@ -72,12 +61,8 @@ def test_versions_are_listed_with_what_was_asked_for_otherwise(copy: Path, call:
 def test_two_versions_are_compared_by_key(copy: Path, call: Call) -> None:
     pairs = pairs_of(copy)
     limit = sorted(pair.similarity for pair in pairs)[-2]  # so that at least one goes
-    build(
-        copy,
-        None,
-        until="mining",
-        settings=[*SMALL, *WIDE, f"mining.max_similarity={limit - 1e-6}"],
-    )
+    settings = [*SMALL, *WIDE, f"mining.max_similarity={limit - 1e-6}"]
+    build(copy, None, until="mining", settings=settings)
     left = pairs_of(copy)
     found = json.loads(call("diff", copy, 1, 2, "--json", "--stage", "mining"))
     by_stage = {stage["stage"]: stage for stage in found["stages"]}
@@ -93,9 +78,8 @@ def test_two_versions_are_compared_by_key(copy: Path, call: Call) -> None:
 
 
 def test_a_row_is_followed_down_and_up(copy: Path, call: Call) -> None:
-    preference = next(
-        row for row in pw.open(copy)["preferences"].rows() if isinstance(row, PreferenceRow)
-    )
+    preference = next(iter(pw.open(copy)["preferences"].rows()))
+    assert isinstance(preference, PreferenceRow)
     first, second = preference.image_keys
     up = json.loads(call("lineage", copy, preference.key[:12], "--json"))
     assert up["row"]["table"] == "preferences"
@@ -105,9 +89,8 @@ def test_a_row_is_followed_down_and_up(copy: Path, call: Call) -> None:
     assert up["made_of_it"] == []
     assert {"preferences", "pairs", "images"} <= up["fingerprints"].keys()
     down = json.loads(call("lineage", copy, first, "--json"))
-    assert ("preferences", preference.key) in {
-        (row["table"], row["key"]) for row in down["made_of_it"]
-    }
+    made = {(row["table"], row["key"]) for row in down["made_of_it"]}
+    assert ("preferences", preference.key) in made
     mine = {pair.key for pair in pairs_of(copy) if first in (pair.first, pair.second)}
     assert {row["key"] for row in down["made_of_it"] if row["table"] == "pairs"} == mine
     assert [row["table"] for row in down["made_from"]] == ["items"]
@@ -145,9 +128,7 @@ def test_a_removed_image_leaves_the_versions_and_then_the_files(copy: Path, call
     pw.open(copy).report(pairs=30)
     assert left_of(copy, victim, {row["key"] for row in down}) == set()
     assert set(images_of(copy)) == set(before) - {victim.key}
-    assert not any(
-        count.failed or count.pending for count in open_present(Folder(str(copy))).counts()
-    )
+    assert not pw.open(copy).status().unfinished
     assert "0 files" in call("gc", copy, "--dry-run")
     call("status", copy, "--verify")
 

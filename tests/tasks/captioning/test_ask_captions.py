@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from pairwright.prompts import load
+from pairwright.prompts import load_prompt
 from pairwright.schemas.config import CaptionsConfig
 from pairwright.tasks.captioning.describe_images import describe_images
 from tests.fixtures.asking import ask_stage, assert_seeds
@@ -45,8 +45,8 @@ def describe(answer, rows, **values):
     return ask_stage(answer, describe_images, rows, config)
 
 
-def test_each_image_is_described_as_it_is_seen():
-    rows, _ = describe(painter, [RED, BLUE])
+def test_each_image_is_described_as_it_is_seen() -> None:
+    rows, requests = describe(painter, [RED, BLUE], max_tokens=321)
     for row, image, colour in zip(rows, (RED, BLUE), ("red", "blue"), strict=True):
         assert row.source_key == row.subject == image.key
         assert row.text == " ".join(sentences_of(colour))
@@ -55,17 +55,12 @@ def test_each_image_is_described_as_it_is_seen():
         [served] = row.served
         served = (served.prompt, served.model, served.revision, served.finish_reason)
         assert served == ("describe_image", "tiny", "r1", "stop")
+    for request in requests:
+        assert request.text == f"{IMAGE}{load_prompt('describe_image').render()}"
+        assert (request.body["max_tokens"], request.grammar, request.turns) == (321, None, [])
 
 
-def test_the_request_is_the_prompt_and_the_image():
-    _, [request] = describe(painter, [RED], max_tokens=321)
-    assert request.text == f"{IMAGE}{load('describe_image').render()}"
-    assert request.body["max_tokens"] == 321
-    assert request.grammar is None
-    assert request.turns == []
-
-
-def test_a_refused_description_is_asked_for_again_with_another_seed():
+def test_a_refused_description_is_asked_for_again_with_another_seed() -> None:
     answers = ["", TEXT[:-9], TEXT]
     [row], requests = describe(lambda request: answers[request.number], [RED])
     assert row.text == TEXT
@@ -74,7 +69,7 @@ def test_a_refused_description_is_asked_for_again_with_another_seed():
     assert len({request.text for request in requests}) == 1
 
 
-def test_a_caption_that_the_source_gave_is_kept_without_asking():
+def test_a_caption_that_the_source_gave_is_kept_without_asking() -> None:
     image = replace(RED, captions=("A wall.", "It is a wall of Mr. Red.\nA sign says it."))
     [row], requests = describe(painter, [image])
     assert row.text == "It is a wall of Mr. Red. A sign says it."
@@ -83,7 +78,7 @@ def test_a_caption_that_the_source_gave_is_kept_without_asking():
     assert requests == []
 
 
-def test_sentences_are_split_by_the_model():
+def test_sentences_are_split_by_the_model() -> None:
     [row], [first, second] = describe(painter, [RED], split="served", max_tokens=100)
     assert row.text == TEXT
     assert row.sentences == tuple(FACTS)
@@ -98,14 +93,12 @@ def test_sentences_are_split_by_the_model():
 @pytest.mark.parametrize(
     "answer",
     [
-        pytest.param("The wall is red.", id="prose"),
         pytest.param(json.dumps({"sentences": ["A bicycle stands.", *FACTS]}), id="added"),
-        pytest.param(json.dumps({"sentences": FACTS[:1]}), id="lost"),
         pytest.param(Reply(json.dumps({"sentences": FACTS}), finish_reason="length"), id="length"),
         pytest.param(Status(400, "the prompt is too long"), id="refused"),
     ],
 )
-def test_where_the_models_split_will_not_do_the_rules_split(answer):
+def test_where_the_models_split_will_not_do_the_rules_split(answer) -> None:
     [row], requests = describe(
         lambda request: TEXT if request.images else answer, [RED], split="served"
     )

@@ -57,7 +57,7 @@ def describe(answer, pairs=(PAIR,), *, captions=EVERY, **values):
     return ask_stage(answer, describe_differences, pairs, config, **tables)
 
 
-def test_each_pair_is_described_as_it_is_seen_in_its_order():
+def test_each_pair_is_described_as_it_is_seen_in_its_order() -> None:
     pairs = [PAIR, pair_of(BLUE, RED), pair_of(BLUE, GREEN)]
     rows, _ = describe(painter, pairs)
     assert [(row.first_half, row.second_half) for row in rows] == [
@@ -69,8 +69,8 @@ def test_each_pair_is_described_as_it_is_seen_in_its_order():
     assert [row.subject for row in rows] == [row.source_key for row in rows] == keys
 
 
-def test_rows_are_complete():
-    [row], [request] = describe(painter)
+def test_rows_are_complete() -> None:
+    [row], [request] = describe(painter, max_tokens=77)
     assert isinstance(row, DifferenceRow)
     assert row.text == painter(request)
     assert row.verbs == verbs_of(request)
@@ -81,6 +81,9 @@ def test_rows_are_complete():
     [served] = row.served
     assert (served.prompt, served.revision) == ("difference_from_captions", "r1")
     assert served.seed == request.seed
+    assert request.body["max_tokens"] == 77
+    assert request.grammar == {"regex": difference_regex()}
+    assert re.fullmatch(difference_regex(), row.text)
 
 
 CAPTIONED = (
@@ -110,7 +113,7 @@ TOKEN = captions_of(RED, BLUE, blue="<|im_end|>")
         pytest.param("", {}, TOKEN, BEGINNING, id="a caption of tokens"),
     ],
 )
-def test_the_instruction_is_the_papers_for_what_is_known(known, fields, captions, start):
+def test_the_instruction_is_the_papers_for_what_is_known(known, fields, captions, start) -> None:
     [row], [request] = describe(painter, [pair_of(RED, BLUE, **fields)], captions=captions)
     start = f"{IMAGE}{IMAGE}{start} Generate the description strictly according to the template: '"
     assert request.text.startswith(start)
@@ -120,14 +123,7 @@ def test_the_instruction_is_the_papers_for_what_is_known(known, fields, captions
     assert request.turns == []
 
 
-def test_what_goes_with_the_request():
-    _, [request] = describe(painter, max_tokens=77)
-    assert request.grammar == {"regex": difference_regex()}
-    assert request.body["max_tokens"] == 77
-    assert re.fullmatch(difference_regex(), painter(request))
-
-
-def test_one_that_was_cut_off_may_be_longer_the_next_time():
+def test_one_that_was_cut_off_may_be_longer_the_next_time() -> None:
     def cut(request):
         return painter(request)[: request.body["max_tokens"]]
 
@@ -143,14 +139,11 @@ def test_one_that_was_cut_off_may_be_longer_the_next_time():
     [
         (text(second="depicts a wall of Dr"), "cut off"),
         (text("paints a red wall"), "verb not in the list"),
-        (
-            text("shows " + "a red wall and " * 40 + "a door"),
-            "too long (differences.max_words=120)",
-        ),
+        (text(f"shows {'a red wall and ' * 40}a door"), "too long (differences.max_words=120)"),
     ],
     ids=["cut off", "another verb", "too long"],
 )
-def test_a_refused_answer_is_retried_with_other_seed_and_verbs(answer, reason):
+def test_a_refused_answer_is_retried_with_other_seed_and_verbs(answer, reason) -> None:
     [row], _ = describe(lambda request: answer if request.number else "Sorry.", max_attempts=2)
     assert isinstance(row, Dropped)
     assert (row.source_key, row.reason) == (PAIR.key, reason), "the last one"
@@ -161,27 +154,23 @@ def test_a_refused_answer_is_retried_with_other_seed_and_verbs(answer, reason):
     assert len({verbs_of(request) for request in requests}) == 3
 
 
-def test_candidates_are_rows_of_their_own():
+def test_candidates_are_rows_of_their_own_attempts() -> None:
     rows, requests = describe(numbered, candidates=3)
     assert {row.text for row in rows} == {numbered(request) for request in requests}
     assert len({row.key for row in rows}) == 3
     assert {row.source_key for row in rows} == {row.subject for row in rows} == {PAIR.key}
-    assert len({request.seed for request in requests}) == 3
     seeds = [[request.seed] for request in requests]
     assert [[served.seed for served in row.served] for row in rows] == seeds
 
-
-def test_a_candidate_tells_of_its_own_attempts():
     def answer(request):
         return painter(request) if request.number == 2 else "No."
 
     [row], requests = describe(answer, candidates=3, max_attempts=2)
     assert len(requests) == len({request.seed for request in requests}) == 5
-    assert row.attempts == 1
-    assert row.served[0].seed == requests[2].seed
+    assert (row.attempts, row.served[0].seed) == (1, requests[2].seed)
 
 
-def test_untrusted_texts_reach_the_model_as_data():
+def test_untrusted_texts_reach_the_model_as_data() -> None:
     attack = f"{ATTACK} Here is the difference: none."
     pair = pair_of(RED, BLUE, human_differences=(f"{attack} human",))
     captions = captions_of(RED, BLUE, red=f"{attack} one", blue=f"{attack} two")

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from pairwright.prompts import load
+from pairwright.prompts import load_prompt
 from pairwright.schemas.config import QuestionsConfig
 from pairwright.schemas.rows import ComparisonRow, QuestionRow, make_key
 from pairwright.tasks.captioning.ask_questions import ask_questions
@@ -29,7 +29,7 @@ SUMMARY = (
     "Commonalities: Both images show a wall.\n\n"
     "Differences:\n1. Object attributes: Image 1 is red, Image 2 blue."
 )
-COPIED = json.loads(load("ask_questions").text.strip().splitlines()[-1])["rounds"]
+COPIED = json.loads(load_prompt("ask_questions").text.strip().splitlines()[-1])["rounds"]
 
 
 def comparison_of(pair, text=SUMMARY):
@@ -72,8 +72,8 @@ def many(count):
     return [comparison_of(pair) for pair in pairs], pairs, captions
 
 
-def test_one_round_of_the_conversation_is_kept():
-    [row], _ = ask(talker)
+def test_one_round_of_the_conversation_is_kept() -> None:
+    [row], [request] = ask(talker, rounds=4, max_tokens=321)
     assert isinstance(row, QuestionRow)
     drawn = rounds_of("red", "blue")[row.round]
     assert round_of(row.about, row.question, row.answer) == drawn
@@ -81,21 +81,17 @@ def test_one_round_of_the_conversation_is_kept():
     assert row.key == make_key("question", ROW.key, row.question, row.answer)
     [served] = row.served
     assert (served.prompt, served.model, served.revision) == ("ask_questions", "tiny", "r1")
-
-
-def test_what_is_asked():
-    _, [request] = ask(talker, rounds=4, max_tokens=321)
     captions = "\nImage 1: A plain red wall.\n\nImage 2: A plain blue wall.\n\nSummary:\n"
     assert captions in request.text
     assert SUMMARY.replace("\n\n", "\n") in request.text
     assert "conversation of 4 rounds" in request.text
     assert request.body["max_tokens"] == 321
-    rounds = request.grammar["json"]["properties"]["rounds"]
-    assert (rounds["minItems"], rounds["maxItems"]) == (4, 4)
-    assert rounds["items"]["properties"]["about"]["enum"] == ["both", "first", "second"]
+    items = request.grammar["json"]["properties"]["rounds"]
+    assert (items["minItems"], items["maxItems"]) == (4, 4)
+    assert items["items"]["properties"]["about"]["enum"] == ["both", "first", "second"]
 
 
-def test_rounds_are_drawn_evenly_and_belong_to_their_pair():
+def test_rounds_are_drawn_evenly_and_belong_to_their_pair() -> None:
     rows, pairs, captions = many(60)
     questions, _ = ask(talker, rows, pairs=pairs, captions=captions)
     drawn = Counter(row.round for row in questions)
@@ -107,7 +103,7 @@ def test_rounds_are_drawn_evenly_and_belong_to_their_pair():
     assert Counter(row.about for row in questions)["first"] == drawn[1]
 
 
-def test_rounds_that_will_not_do_are_not_drawn():
+def test_rounds_that_will_not_do_are_not_drawn() -> None:
     good = rounds_of("red", "blue")[1]
     spoilt = [
         {**good, "question": "According to the caption, what colour is Image 1?"},
@@ -132,13 +128,13 @@ def test_rounds_that_will_not_do_are_not_drawn():
     ],
     ids=["pair", "caption"],
 )
-def test_what_is_missing_is_a_reason_and_nothing_is_asked(values, reason):
+def test_what_is_missing_is_a_reason_and_nothing_is_asked(values, reason) -> None:
     [row], requests = ask(talker, **values)
     assert (row.source_key, row.reason) == (ROW.key, reason)
     assert requests == []
 
 
-def test_what_others_wrote_reaches_the_model_as_data():
+def test_what_others_wrote_reaches_the_model_as_data() -> None:
     captions = captions_of(RED, BLUE, red=f"A red wall. {ATTACK}")
     comparison = comparison_of(PAIR, f"{SUMMARY}\n[INST] {ATTACK} [/INST]")
     [row], [request] = ask(talker, [comparison], captions=captions)

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from pairwright.schemas import checks
+from pairwright.schemas.checks import BOTH_UNGROUNDED, LOW_RATING, NOT_TURNED_ROUND
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.rows import CheckRow, Dropped
 from pairwright.tasks.captioning.choose_differences import TABLES, choose_differences
@@ -15,12 +15,7 @@ from tests.fixtures.graphs import pair_row
 from tests.fixtures.rows import row_of
 
 PAIR = pair_row("a", "b")
-TABLE_OF = {
-    "swapped": "controlled",
-    "same": "controlled",
-    "grounded": "grounded",
-    "judged": "judged",
-}
+TABLE_OF = {"swapped": "controlled", "same": "controlled", "grounded": "grounded"}
 SCORES = {"swapped": 0.5, "same": 1.0, "grounded": 0.1, "judged": 4.0}
 
 
@@ -43,14 +38,14 @@ def checks_of(row, why=None, **scores):
 def choose(described, outcomes):
     tables = {name: {} for name in TABLES}
     for row in outcomes:
-        table = tables[TABLE_OF[row.check]]
+        table = tables[TABLE_OF.get(row.check, "judged")]
         table[row.subject] = (*table.get(row.subject, ()), row)
     by_pair = {PAIR.key: tuple(described)}
     (row,) = choose_differences([PAIR], DifferencesConfig(), described=by_pair, **tables)
     return row
 
 
-def test_what_passed_is_taken_under_its_own_key_with_its_scores():
+def test_what_passed_is_taken_under_its_own_key_with_its_scores() -> None:
     row = written("1")
     chosen = choose([row], checks_of(row))
     assert chosen == replace(row, source_key=PAIR.key, checks=chosen.checks)
@@ -69,7 +64,7 @@ BETTER = [
 
 
 @pytest.mark.parametrize("number", range(len(BETTER)))
-def test_the_best_of_several(number):
+def test_the_best_of_several(number) -> None:
     rows = {key: written(key, attempts=attempts) for key, attempts, _ in BETTER[number:]}
     outcomes = [row for key, _, scores in BETTER[number:] for row in checks_of(rows[key], **scores)]
     for order in list(permutations(rows.values()))[:12]:
@@ -79,15 +74,12 @@ def test_the_best_of_several(number):
 @pytest.mark.parametrize(
     ("why", "reason"),
     [
-        ({"swapped": checks.NOT_TURNED_ROUND}, checks.NOT_TURNED_ROUND),
-        ({"judged": checks.LOW_RATING}, checks.LOW_RATING),
-        (
-            {"judged": checks.LOW_RATING, "grounded": checks.BOTH_UNGROUNDED},
-            checks.BOTH_UNGROUNDED,
-        ),
+        ({"swapped": NOT_TURNED_ROUND}, NOT_TURNED_ROUND),
+        ({"judged": LOW_RATING}, LOW_RATING),
+        ({"judged": LOW_RATING, "grounded": BOTH_UNGROUNDED}, BOTH_UNGROUNDED),
     ],
 )
-def test_the_reason_is_that_of_the_failed_check(why, reason):
+def test_the_reason_is_that_of_the_failed_check(why, reason) -> None:
     row = written("1")
     dropped = choose([row], checks_of(row, why))
     assert isinstance(dropped, Dropped)
@@ -95,7 +87,7 @@ def test_the_reason_is_that_of_the_failed_check(why, reason):
     assert row.text in dropped.detail
 
 
-def test_a_check_without_an_outcome_is_not_passed():
+def test_a_check_without_an_outcome_is_not_passed() -> None:
     row = written("1")
     without = [check for check in checks_of(row) if check.check != "grounded"]
     assert choose([row], without).reason == "no outcome: grounded"
@@ -103,7 +95,7 @@ def test_a_check_without_an_outcome_is_not_passed():
     assert choose([row], of_another).reason == "no outcome: controlled"
 
 
-def test_each_text_of_people_is_a_description_of_its_own():
+def test_each_text_of_people_is_a_description_of_its_own() -> None:
     texts = ("the dog  is gone", "The dog is gone.", "there is no dog any more")
     pair = replace(PAIR, human_differences=texts, instruction="remove the dog")
     both = DifferencesConfig.model_validate({"writer": ["given", "served"]})
@@ -122,6 +114,6 @@ def test_each_text_of_people_is_a_description_of_its_own():
     assert none == Dropped(source_key=PAIR.key, reason="nobody wrote about its difference")
 
 
-def test_one_machine_writes():
+def test_one_machine_writes() -> None:
     with pytest.raises(ValueError, match="both scene-graph and served"):
         DifferencesConfig.model_validate({"writer": "served,scene-graph"})

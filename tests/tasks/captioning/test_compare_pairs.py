@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairwright.prompts import load
+from pairwright.prompts import load_prompt
 from pairwright.schemas.claims import all_hold, is_no_change
 from pairwright.schemas.config import ComparisonsConfig
 from pairwright.schemas.rows import CaptionRow, Dropped
@@ -89,7 +89,7 @@ def test_layout_and_first_turn():
     layout = r"Commonalities:( |\n1\. ).+\n\nDifferences:\n1\. Object types: "
     assert re.match(layout, row.text, re.DOTALL)
     turns = [(turn.role, turn.text) for turn in row.conversation[:2]]
-    assert turns == [("user", load("compare_images").render()), ("assistant", row.text)]
+    assert turns == [("user", load_prompt("compare_images").render()), ("assistant", row.text)]
     assert row.axes == ("object types", "counts", "locations", "relative positions")
     assert len(row.differences) == 4
     assert "green metal cube" in row.differences[0]
@@ -165,7 +165,7 @@ def test_retrieval_question_and_answer():
         question, answer = compare(*scenes, texts=texts, seed=seed).conversation[2:]
         assert (question.role, answer.role) == ("user", "assistant")
         caption = texts["AB".index(answer.text)]
-        assert question.text == load("retrieve_image").render(caption=caption)
+        assert question.text == load_prompt("retrieve_image").render(caption=caption)
         answers.append(answer.text)
     assert 5 < answers.count("A") < 25
 

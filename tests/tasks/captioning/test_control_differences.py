@@ -68,7 +68,7 @@ def outcome(row):
     return row.passed, row.score, row.why
 
 
-def test_a_model_that_looks_passes_both():
+def test_a_model_that_looks_passes_both() -> None:
     """Crosswise the halves are equal (1); straight they share the wall, one of red, wall, red-wall:
     2 / 6."""
     rows, _ = ask(looking, "swapped", "same")
@@ -83,25 +83,22 @@ def test_a_model_that_looks_passes_both():
     assert swapped.text == walls("blue", "red")
 
 
-def test_a_model_that_ignores_the_order_fails():
+def test_a_model_that_ignores_the_order_or_the_images_fails() -> None:
+    [row], _ = ask(template("shows a dog", "shows a cat"), "swapped")
+    assert outcome(row) == (False, 0.0, checks.NOT_TURNED_ROUND)
     [row], _ = ask(ignoring_order, "swapped")
     assert outcome(row) == (False, round(1 / 3 - 1, 6), checks.NOT_TURNED_ROUND)
     assert checks.speaks_against(row.why)
 
 
-def test_a_model_that_ignores_the_images_fails_where_they_are_the_same():
+def test_a_model_that_ignores_the_images_fails_where_they_are_the_same() -> None:
     [swapped, same], _ = ask(ignoring_images, "swapped", "same")
     assert swapped.passed, "its captions came in the other order"
     assert outcome(same) == (False, 0.0, checks.SEEN_IN_SAME)
     assert not checks.speaks_against(same.why)
 
 
-def test_a_model_that_describes_something_else_fails():
-    [row], _ = ask(template("shows a dog", "shows a cat"), "swapped")
-    assert outcome(row) == (False, 0.0, checks.NOT_TURNED_ROUND)
-
-
-def test_what_the_swapped_pair_is_asked():
+def test_what_the_swapped_pair_is_asked() -> None:
     _, [request] = ask(looking, "swapped")
     assert [colour_of(image) for image in request.images] == ["blue", "red"]
     captions = re.search(r"First image .*: (.*)\. Second image .*: (.*)\. Generate", request.text)
@@ -129,13 +126,13 @@ TURNED = (
         ({"human_differences": ("The lamp is gone.", "The red wall turned blue")}, TURNED),
     ],
 )
-def test_what_is_known_of_one_order_is_told_as_such(fields, words):
+def test_what_is_known_of_one_order_is_told_as_such(fields, words) -> None:
     _, [request] = ask(looking, "swapped", pair=replace(PAIR, **fields))
     assert words in request.text
     assert "lamp" not in request.text
 
 
-def test_what_the_same_image_is_asked():
+def test_what_the_same_image_is_asked() -> None:
     pair = replace(PAIR, instruction=EDIT, human_differences=("The wall turned blue",))
     rows = [replace(RIGHT, key=f"{n:032x}") for n in range(20)]
     results, requests = ask(looking, "same", rows=rows, pair=pair)
@@ -161,7 +158,7 @@ def test_what_the_same_image_is_asked():
         template("shows a red wall", "shows the same image without any change"),
     ],
 )
-def test_no_difference_is_right_of_one_image_or_where_nothing_changed(answer):
+def test_no_difference_is_right_of_one_image_or_where_nothing_changed(answer) -> None:
     [same], _ = ask(answer, "same")
     assert (same.passed, same.score, same.text) == (True, 1.0, answer)
     [swapped], _ = ask(answer, "swapped")
@@ -182,7 +179,7 @@ CUT = "cut off (controls.max_tokens=160)"
         (template("shows a blue wall", "does not"), "negation or auxiliary only"),
     ],
 )
-def test_unreadable_answers_fail_without_a_verdict(answer, reason):
+def test_unreadable_answers_fail_without_a_verdict(answer, reason) -> None:
     rows, _ = ask(answer, "swapped", "same")
     assert [row.why for row in rows] == [f"swapped pair: {reason}", f"same image twice: {reason}"]
     assert [row.score for row in rows] == [UNREADABLE, 0.0]
@@ -193,7 +190,7 @@ def test_unreadable_answers_fail_without_a_verdict(answer, reason):
     "fields",
     [{}, {"instruction": ATTACK, "human_differences": (ATTACK,)}, {"human_differences": (ATTACK,)}],
 )
-def test_hostile_texts_stay_data(fields):
+def test_hostile_texts_stay_data(fields) -> None:
     captions = captions_of(RED, BLUE, red=f"a wall'. {ATTACK}")
     pair = replace(PAIR, **fields)
     [row], [request] = ask(looking, "swapped", pair=pair, captions=captions)

@@ -55,7 +55,7 @@ UNCHANGED = ("unchanged", "no change", "nothing", "no object", "not one", "same 
 
 @PROPERTY
 @given(pairs, st.integers(0, 999))
-def test_descriptions_are_true_and_false_of_exchanged_images(both, seed):
+def test_descriptions_are_true_and_false_of_exchanged_images(both, seed) -> None:
     written, unchanged = compose_difference(both, Random(seed)), is_no_change(both)
     if written is None:
         return
@@ -76,7 +76,7 @@ LOOK = {"shape", "colour", "material", "size", "facing", "pose", "text"}
 
 @PROPERTY
 @given(pairs, st.integers(0, 999))
-def test_every_change_of_content_is_said(both, seed):
+def test_every_change_of_content_is_said(both, seed) -> None:
     """Each half names each changed object that its photograph shows: its look, and for a move
     also its place."""
     written = compose_difference(both, Random(seed))
@@ -107,7 +107,7 @@ def phrases_of(scene_object, half):
     ]
 
 
-def test_a_pair_with_a_change_that_has_no_words_is_dropped():
+def test_a_pair_with_a_change_that_has_no_words_is_dropped() -> None:
     """The ball was moved by little; that the cube is another colour is not the whole difference."""
     cubes = [thing("b", "cube", colour, column="right") for colour in ("green", "blue")]
     changes = (*change("move"), *change("colour", "b"))
@@ -119,54 +119,33 @@ def test_a_pair_with_a_change_that_has_no_words_is_dropped():
     assert "in the centre" in row.second_half
 
 
+BALL, CAR, SIGN = thing(), thing(shape="car", facing="left"), thing(shape="sign", text="CAFE")
+LID = thing(pose="with its lid open")
+METAL = "red metal ball"
+
+
+def changed(scene_object, **values):
+    return scene_object.model_copy(update=values)
+
+
 CASES = {
-    "colour": (thing(), thing(colour="blue"), "red metal ball", "blue metal ball"),
-    "size": (
-        thing(size="small"),
-        thing(size="large"),
-        "small red metal ball",
-        "large red metal ball",
-    ),
-    "orientation": (
-        thing(shape="car", facing="left"),
-        thing(shape="car", facing="back"),
-        "facing left",
-        "facing away",
-    ),
-    "text": (
-        thing(shape="sign", text="CAFE"),
-        thing(shape="sign", text="OPEN"),
-        "reading 'CAFE'",
-        "reading 'OPEN'",
-    ),
-    "pose": (
-        thing(pose="with its lid open"),
-        thing(pose="with its lid closed"),
-        "lid open",
-        "lid closed",
-    ),
-    "substitution": (
-        thing(),
-        thing(shape="cone", material="rubber"),
-        "red metal ball",
-        "red rubber cone",
-    ),
-    "disappearance": (thing(), None, "red metal ball", "metal ball"),
+    "colour": (BALL, changed(BALL, colour="blue"), METAL, "blue metal ball"),
+    "size": (BALL, changed(BALL, size="large"), f"small {METAL}", f"large {METAL}"),
+    "orientation": (CAR, changed(CAR, facing="back"), "facing left", "facing away"),
+    "text": (SIGN, changed(SIGN, text="OPEN"), "reading 'CAFE'", "reading 'OPEN'"),
+    "pose": (LID, changed(LID, pose="with its lid closed"), "lid open", "lid closed"),
+    "substitution": (BALL, thing(shape="cone", material="rubber"), METAL, "red rubber cone"),
+    "disappearance": (BALL, None, METAL, "metal ball"),
     "addition": (None, thing(shape="duck"), "red metal duck", "red metal duck"),
-    "move": (
-        thing(),
-        thing(column="right"),
-        "red metal ball on the left",
-        "metal ball on the right",
-    ),
-    "material": (thing(), thing(material="rubber"), "red metal ball", "red rubber ball"),
-    "removal": (thing(rests_on="box"), None, "red metal ball on top of a box", "metal ball"),
+    "move": (BALL, thing(column="right"), f"{METAL} on the left", "metal ball on the right"),
+    "material": (BALL, changed(BALL, material="rubber"), METAL, "red rubber ball"),
+    "removal": (thing(rests_on="box"), None, f"{METAL} on top of a box", "metal ball"),
 }
 
 
 @pytest.mark.usefixtures("in_full")
 @pytest.mark.parametrize("kind", CASES)
-def test_the_changed_object_is_named(kind):
+def test_the_changed_object_is_named(kind) -> None:
     before, after, first, second = CASES[kind]
     cube = thing("b", "cube", "green", column="right")
     mug = thing("c", "mug", "white", "ceramic", column="centre")
@@ -182,7 +161,7 @@ def test_the_changed_object_is_named(kind):
 
 
 @pytest.mark.usefixtures("in_full")
-def test_a_turned_camera_is_no_change_of_the_car():
+def test_a_turned_camera_is_no_change_of_the_car() -> None:
     """The viewpoint makes the car face elsewhere and hides the cube; only the ball was changed."""
     left, front = (thing("car", "car", "blue", facing=facing) for facing in ("left", "front"))
     changes = (*change("colour"), SceneChange(type="viewpoint"))
@@ -194,7 +173,7 @@ def test_a_turned_camera_is_no_change_of_the_car():
     assert "cube" not in row.text
 
 
-def test_rows_have_their_claims():
+def test_rows_have_their_claims() -> None:
     row = describe(graph(thing()), graph(thing(colour="blue"), changes=change("colour")))
     assert isinstance(row, DifferenceRow)
     assert row.key == row.source_key == row.subject
@@ -209,13 +188,13 @@ def test_rows_have_their_claims():
     assert {claim.side for claim in CLAIMS.validate_json(row.claims)} == {0, 1}
 
 
-def test_rows_without_scenes_have_a_reason():
+def test_rows_without_scenes_have_a_reason() -> None:
     images = {"a": image_row("a", graph(thing())), "b": image_row("b")}
     rows = describe(rows=[pair_row("a", "b"), pair_row("a", "c")], images=images)
     assert [row.reason for row in rows] == ["no scene graph", "image is missing"]
 
 
-def test_descriptions_depend_on_the_seed_and_not_on_their_neighbours():
+def test_descriptions_depend_on_the_seed_and_not_on_their_neighbours() -> None:
     rows, images = rows_of([random_pair(n) for n in range(30)])
     forward = describe(rows=rows, images=images)
     assert describe(rows=rows[::-1], images=images) == forward[::-1]
@@ -239,7 +218,7 @@ GOOD = (
     ],
     ids=["off the template", "not true"],
 )
-def test_the_last_refusal_is_the_reason(monkeypatch, statement, reason):
+def test_the_last_refusal_is_the_reason(monkeypatch, statement, reason) -> None:
     monkeypatch.setattr(module, "compose_difference", lambda graphs, rng: statement)
     row = describe(graph(thing()), graph(thing()), max_attempts=2)
     assert row.reason == reason

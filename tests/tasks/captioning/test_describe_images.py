@@ -33,7 +33,7 @@ def region_of(sentence):
 
 @PROPERTY
 @given(pairs, st.integers(0, 999))
-def test_every_sentence_is_true(both, seed):
+def test_every_sentence_is_true(both, seed) -> None:
     for scene in both:
         for part in compose_caption(scene, Random(seed)):
             assert all_hold(part.claims, (scene, scene)), part.text
@@ -43,7 +43,7 @@ def test_every_sentence_is_true(both, seed):
 
 @PROPERTY
 @given(st.integers(0, 10**6))
-def test_captions_have_forty_to_a_hundred_and_twenty_words_and_tally_all(seed):
+def test_captions_have_forty_to_a_hundred_and_twenty_words_and_tally_all(seed) -> None:
     scene = random_world(Random(seed), "w")[0]
     parts = compose_caption(scene, Random(seed))
     words = sum(len(part.text.split()) for part in parts)
@@ -60,7 +60,7 @@ def look_of(scene_object):
 
 @PROPERTY
 @given(st.integers(0, 10**6))
-def test_up_to_eight_objects_are_all_mentioned_and_the_largest_always(seed):
+def test_up_to_eight_objects_are_all_mentioned_and_the_largest_always(seed) -> None:
     """Single objects are mentioned once, like ones with their whole number."""
     scene, rng = random_world(Random(seed), "w")[0], Random(seed)
     objects, areas = [], Counter()
@@ -83,7 +83,7 @@ def test_up_to_eight_objects_are_all_mentioned_and_the_largest_always(seed):
     assert all(areas[look] <= smallest for look in missing)
 
 
-def test_like_things_in_several_places_are_counted():
+def test_like_things_in_several_places_are_counted() -> None:
     rings = [thing(f"r{n}", column=column) for n, column in enumerate(("left", "left", "right"))]
     rings += [thing(f"s{n}", depth=depth) for n, depth in enumerate(("middle", "back"))]
     captions = [compose_caption(graph(*rings), Random(seed)) for seed in range(20)]
@@ -95,27 +95,17 @@ def test_like_things_in_several_places_are_counted():
     assert not any(" a red metal ball" in text for text in texts)
 
 
-def describe(*rows):
-    return list(describe_images(rows, CaptionsConfig()))
-
-
-def test_an_empty_scene_has_no_object():
-    (row,) = describe(image_row("i", graph()))
-    assert "no object" in row.text
-
-
-def test_the_longest_given_caption_is_kept_without_its_line_ends():
+def test_given_captions_empty_scenes_and_nothing_to_describe() -> None:
     texts = ("A cat.", 'A cat sits on a  mat.\nIt is 3 years old. "Mat" it says.')
-    (row,) = describe(image_row("i", captions=texts))
-    assert row.sentences == ("A cat sits on a mat.", "It is 3 years old.", '"Mat" it says.')
-    assert row.text == " ".join(row.sentences)
-    assert row.model == "given"
-
-
-def test_without_a_graph_or_a_caption_there_is_nothing_to_describe():
-    rows = describe(image_row("i"), image_row("j", captions=("  ",)))
-    expected = [Dropped(source_key=key, reason="no scene graph", detail=key) for key in ("i", "j")]
-    assert rows == expected
+    images = [image_row("empty", graph()), image_row("given", captions=texts)]
+    images += [image_row("i"), image_row("j", captions=("  ",))]
+    empty, given_row, *dropped = describe_images(images, CaptionsConfig())
+    assert "no object" in empty.text
+    assert given_row.sentences == ("A cat sits on a mat.", "It is 3 years old.", '"Mat" it says.')
+    assert given_row.text == " ".join(given_row.sentences)
+    assert given_row.model == "given"
+    reason = "no scene graph"
+    assert dropped == [Dropped(source_key=key, reason=reason, detail=key) for key in ("i", "j")]
 
 
 GOOD = (
@@ -137,7 +127,7 @@ CUPS = "On it are a red cup, a blue cup, a green cup, a white cup and a black cu
         pytest.param(CUPS, id="many like things"),
     ],
 )
-def test_accepted(text):
+def test_accepted(text) -> None:
     assert refuse_caption(text) is None
 
 
@@ -168,9 +158,9 @@ UNFIT = {
 @pytest.mark.parametrize(
     ("reason", "text"), [(reason, text) for reason, texts in UNFIT.items() for text in texts]
 )
-def test_refused(reason, text):
+def test_refused(reason, text) -> None:
     assert refuse_caption(text).reason == reason
 
 
-def test_a_long_answer_is_cut_off_even_with_a_full_stop():
+def test_a_long_answer_is_cut_off_even_with_a_full_stop() -> None:
     assert refuse_caption(GOOD, finish_reason="length") == RefusedText("cut off", "length")

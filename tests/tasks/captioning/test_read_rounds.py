@@ -1,6 +1,7 @@
 """Conversations about two images: read from JSON, each round checked by its words."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -9,17 +10,11 @@ from hypothesis import strategies as st
 from pairwright.schemas.replies import RefusedText
 from pairwright.tasks.captioning.ask_questions import QuestionAnswer, check_round, read_rounds
 
-RED = {
-    "question": "What is red in Image 1?",
-    "about": "first",
-    "answer": "The wall in Image 1 is red.",
-}
-BOTH = {
-    "question": "How do the images differ?",
-    "about": "both",
-    "answer": "One is red, the other blue.",
-}
-ROUNDS = (QuestionAnswer(**RED), QuestionAnswer(**BOTH))
+ROUNDS = (
+    QuestionAnswer("What is red in Image 1?", "The wall in Image 1 is red.", "first"),
+    QuestionAnswer("How do the images differ?", "One is red, the other blue.", "both"),
+)
+RED, BOTH = map(asdict, ROUNDS)
 WITHOUT_IMAGE = tuple(QuestionAnswer(each.question, each.answer) for each in ROUNDS)
 SHORT = [{"Q": each["question"], "A": each["answer"]} for each in (RED, BOTH)]
 AGAIN = {**RED, "question": "what is red in  image 1?", "answer": "Nothing."}
@@ -39,7 +34,7 @@ OBJECT = json.dumps({"rounds": [RED, BOTH]})
         pytest.param(json.dumps([RED, BOTH, AGAIN]), ROUNDS, id="twice"),
     ],
 )
-def test_layouts(text, rounds):
+def test_layouts(text, rounds) -> None:
     assert read_rounds(text) == rounds
 
 
@@ -54,11 +49,11 @@ def test_layouts(text, rounds):
         ("I'm sorry, but I cannot do that.", "declined"),
     ],
 )
-def test_no_rounds(text, reason):
+def test_no_rounds(text, reason) -> None:
     assert read_rounds(text).reason == reason
 
 
-def test_a_conversation_that_was_cut_off():
+def test_a_conversation_that_was_cut_off() -> None:
     assert read_rounds(OBJECT, finish_reason="length") == RefusedText("cut off", "length")
 
 
@@ -88,7 +83,7 @@ MANY = "How many different colours do the flowers in picture 1 have?"
         ("Describe the boat in Image 1.", "It is white."),
     ],
 )
-def test_questions_about_one_image(question, answer, about):
+def test_questions_about_one_image(question, answer, about) -> None:
     assert check(question, answer, about) == "first"
     other = of_the_second(question), of_the_second(answer), of_the_second(about)
     assert check(*other) == "second"
@@ -110,7 +105,7 @@ UNLIKE = "What colour has the car in the first image, unlike in the other image?
         (UNLIKE, "It is red."),
     ],
 )
-def test_questions_about_both_images(question, answer, about):
+def test_questions_about_both_images(question, answer, about) -> None:
     assert check(question, answer, about) == "both"
 
 
@@ -135,12 +130,12 @@ COLOUR, WHICH = "What colour is the wall?", "What is red in Image 1?"
         ("What is he doing in Image 2?", "He is reading.", "second", "leans on another round"),
     ],
 )
-def test_refused_rounds(question, answer, about, reason):
+def test_refused_rounds(question, answer, about, reason) -> None:
     assert check(question, answer, about) == reason
 
 
 @given(st.text(st.sampled_from('"{}[],:qa1. \nabout?!image'), max_size=80))
-def test_whatever_is_written_is_read_or_refused(text):
+def test_whatever_is_written_is_read_or_refused(text) -> None:
     rounds = read_rounds(text)
     for each in () if isinstance(rounds, RefusedText) else rounds:
         assert isinstance(check_round(each), QuestionAnswer | RefusedText)

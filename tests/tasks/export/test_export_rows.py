@@ -51,7 +51,7 @@ def changed(made):
     return change
 
 
-def test_datasets_loads_it_with_images(whole, made, offline):
+def test_datasets_loads_it_with_images(whole, made, offline) -> None:
     folder, tally = whole
     loaded = datasets.load_dataset(str(folder), cache_dir=offline)
     sizes = {split: rows for split, (rows, _) in tally.sizes.items()}
@@ -82,7 +82,7 @@ def bytes_of(images):
     return tuple(image["bytes"] for image in images)
 
 
-def test_bytes_are_those_of_the_source(whole, made):
+def test_bytes_are_those_of_the_source(whole, made) -> None:
     preferences = {row.key: row for row in made.of("preferences")}
     for row in rows_of(whole[0]):
         given = preferences[row["key"]]
@@ -98,7 +98,7 @@ def test_bytes_are_those_of_the_source(whole, made):
             assert names[1 - score["side"]] == row["image_keys"][1 - score["side"]]
 
 
-def test_a_crop_is_named_after_its_image(tmp_path, made, changed):
+def test_a_crop_is_named_after_its_image(tmp_path, made, changed) -> None:
     crop = next(row for row in made.of("preferences") if row.rejected_image_maker == "crop")
     images = (crop.images[0], b"\x89PNG cropped")
     export(tmp_path, changed(replace(crop, rejected_images=images)))
@@ -108,7 +108,7 @@ def test_a_crop_is_named_after_its_image(tmp_path, made, changed):
     assert row["rejected_image_maker"] == "crop"
 
 
-def test_every_column_is_in_it(tmp_path):
+def test_every_column_is_in_it(tmp_path) -> None:
     texts = {"kind": "list", "description": "One.", "claims": "[1]", "rejected_claims": "[2]"}
     export_some(tmp_path, [replace(preference(1), **texts)], form="hf")
     (row,) = rows_of(tmp_path)
@@ -118,7 +118,7 @@ def test_every_column_is_in_it(tmp_path):
     assert columns - row.keys() == {"source_key", "subject", "split"}
 
 
-def test_columns_have_the_types_that_datasets_gives_them():
+def test_columns_have_the_types_that_datasets_gives_them() -> None:
     features = datasets.Features.from_dict(FEATURES)
     assert features.arrow_schema.equals(SCHEMA.remove_metadata()), "physical types"
     metadata = features.arrow_schema.metadata[b"huggingface"]
@@ -126,7 +126,7 @@ def test_columns_have_the_types_that_datasets_gives_them():
     assert card_features() == features._to_yaml_list()
 
 
-def test_files_are_cut_by_size_and_groups_by_rows(tmp_path, made, monkeypatch):
+def test_files_are_cut_by_size_and_groups_by_rows(tmp_path, made, monkeypatch) -> None:
     monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 3)
     tally = export(tmp_path, made, bytes_per_file=30_000)
     paths = sorted((tmp_path / "out/data").glob("train*"))
@@ -145,7 +145,7 @@ def test_files_are_cut_by_size_and_groups_by_rows(tmp_path, made, monkeypatch):
         assert packing["chosen.list.element.content.list.element.text"] == "ZSTD"
 
 
-def test_the_card_begins_with_what_the_hub_reads(whole, made):
+def test_the_card_begins_with_what_the_hub_reads(whole, made) -> None:
     folder, tally = whole
     _, front, _ = (folder / "README.md").read_text().split("---\n", 2)
     front = yaml.safe_load(front)
@@ -157,7 +157,7 @@ def test_the_card_begins_with_what_the_hub_reads(whole, made):
     assert sum(counts.values()) == len(made.of("preferences"))
 
 
-def test_the_card_says_what_is_there(whole, made):
+def test_the_card_says_what_is_there(whole, made) -> None:
     folder, tally = whole
     body = (folder / "README.md").read_text().split("---\n", 2)[2]
     images = {key for row in made.of("preferences") for key in row.image_keys}
@@ -177,7 +177,7 @@ def test_the_card_says_what_is_there(whole, made):
     assert "There is no" not in body
 
 
-def test_the_card_shows_a_row_with_its_images(tmp_path, made, changed):
+def test_the_card_shows_a_row_with_its_images(tmp_path, made, changed) -> None:
     first = made.of("preferences")[0]
     export(tmp_path, changed(first))
     body = (tmp_path / "out/README.md").read_text()
@@ -189,14 +189,17 @@ def test_the_card_shows_a_row_with_its_images(tmp_path, made, changed):
     assert "<script>" not in body
 
 
-def test_empty_splits_have_no_file_and_the_card_says_so(tmp_path, made, changed, offline):
+def test_empty_splits_have_no_file_and_no_rows_fail(tmp_path, made, changed, offline) -> None:
     export(tmp_path, changed(*(row for row in made.of("preferences") if row.split == "train")))
     assert "no validation" in (tmp_path / "out/README.md").read_text()
     loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=offline)
     assert set(loaded) == {"train"}
+    with pytest.raises(ConfigError, match="no rows to export"):
+        export(tmp_path / "none", changed())
+    assert not (tmp_path / "none/out").exists()
 
 
-def test_rows_that_are_not_selected_are_counted(tmp_path, made, changed):
+def test_rows_that_are_not_selected_are_counted(tmp_path, made, changed) -> None:
     first, *rows = made.of("preferences")
     other = changed(replace(first, licences=("MIT", "")), *rows)
     tally = export(tmp_path, other, selection=Selection(licences=("CC0-1.0",)))
@@ -205,7 +208,7 @@ def test_rows_that_are_not_selected_are_counted(tmp_path, made, changed):
     assert first.key not in {row["key"] for row in rows_of(tmp_path / "out")}
 
 
-def test_rows_without_rejected_text_have_an_empty_list(tmp_path, made, changed, offline):
+def test_rows_without_rejected_text_have_an_empty_list(tmp_path, made, changed, offline) -> None:
     first, *rows = made.of("preferences")
     plain = replace(first, rejected="", rejected_maker="", rejected_images=())
     export(tmp_path, changed(plain, *rows))
@@ -224,11 +227,11 @@ def test_rows_without_rejected_text_have_an_empty_list(tmp_path, made, changed, 
         ({"CC-BY-4.0": 1}, "cc-by-4.0"),
     ],
 )
-def test_licences_not_stated_or_mixed(licences, name):
+def test_licences_not_stated_or_mixed(licences, name) -> None:
     assert _licence(Tally(licences=Counter(licences)))["license"] == name
 
 
-def test_an_earlier_export_is_replaced_and_gives_the_same_bytes(tmp_path, made):
+def test_an_earlier_export_is_replaced_and_gives_the_same_bytes(tmp_path, made) -> None:
     export(tmp_path, made)
     before = files_of(tmp_path / "out")
     (tmp_path / "out/data/train-old.parquet").write_bytes(b"old")
@@ -241,7 +244,7 @@ def test_an_earlier_export_is_replaced_and_gives_the_same_bytes(tmp_path, made):
 
 
 @pytest.mark.parametrize("held", ["notes.txt", "README.md", "data"])
-def test_another_folder_is_not_overwritten(tmp_path, made, held):
+def test_another_folder_is_not_overwritten(tmp_path, made, held) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / held).write_text("mine")
     with pytest.raises(ConfigError, match=f"out: .*{held}.*--to"):
@@ -249,7 +252,7 @@ def test_another_folder_is_not_overwritten(tmp_path, made, held):
     assert files_of(tmp_path / "out") == {held: b"mine"}
 
 
-def test_an_export_that_fails_leaves_the_earlier_one(tmp_path, made, monkeypatch):
+def test_an_export_that_fails_leaves_the_earlier_one(tmp_path, made, monkeypatch) -> None:
     export(tmp_path, made)
     before = files_of(tmp_path / "out")
 
@@ -268,7 +271,7 @@ def test_an_export_that_fails_leaves_the_earlier_one(tmp_path, made, monkeypatch
 @pytest.mark.parametrize(
     ("form", "limit"), [("hf", 200_000), ("hf", 100), ("llamafactory", 100), ("webdataset", 100)]
 )
-def test_the_first_fault_of_a_disk_is_what_is_said(tmp_path, form, limit):
+def test_the_first_fault_of_a_disk_is_what_is_said(tmp_path, form, limit) -> None:
     noise = np.random.default_rng(0)
     rows = [
         replace(preference(number), images=(noise.bytes(2000), noise.bytes(2000)))
@@ -284,19 +287,13 @@ def test_the_first_fault_of_a_disk_is_what_is_said(tmp_path, form, limit):
     assert not list(tmp_path.iterdir())
 
 
-def test_no_preferences_is_a_clear_error(tmp_path, changed):
-    with pytest.raises(ConfigError, match="no rows to export"):
-        export(tmp_path, changed())
-    assert not (tmp_path / "out").exists()
-
-
 def read_conversations(root, until):
     with build_handmade(root, make_whole(), until=until) as (build, _):
         stages = {planned.stage.name: planned for planned in build.planned}
         return {row.key: row for rows in stream_table(build, stages, "comparisons") for row in rows}
 
 
-def test_a_conversation_rejects_nothing_and_has_its_pairs_images(tmp_path, made):
+def test_a_conversation_rejects_nothing_and_has_its_pairs_images(tmp_path, made) -> None:
     conversations = read_conversations(tmp_path, "preferences")
     pairs = {pair.key: pair for pair in made.of("pairs")}
     images = {image.key: image for image in made.of("images")}
@@ -311,7 +308,7 @@ def test_a_conversation_rejects_nothing_and_has_its_pairs_images(tmp_path, made)
         assert (given.rejected, given.rejected_images, given.split) == ("", (), splits[row.subject])
 
 
-def test_without_splits_all_are_for_training(tmp_path, made):
+def test_without_splits_all_are_for_training(tmp_path, made) -> None:
     conversations = read_conversations(tmp_path, "comparisons")
     assert len(conversations) == len(made.of("comparisons"))
     assert {row.split for row in conversations.values()} == {"train"}

@@ -17,6 +17,7 @@ CONVERSATIONS = (*PREFERENCES, "llava", "openai-batch")
 MARKED = ("llamafactory", "ms-swift")
 TURNS = "user and assistant do not take turns in the prompt"
 ANSWER = "an answer has the mark of an image, a video or a sound in its words"
+DAMAGED = "an image cannot be put beside another: damaged image"
 SOUND = "the prompt has the mark of a video or a sound in its words"
 
 
@@ -40,14 +41,10 @@ def ask(text):
         ({"prompt": TALK}, CONVERSATIONS, TURNS),
         ({"prompt": (*GOOD.prompt, *GOOD.prompt)}, CONVERSATIONS, TURNS),
         ({"prompt": (*TALK, *GOOD.prompt)}, ("rlaif-v",), "the prompt has several turns"),
-        (
-            {"images": SPOILT},
-            ("rlaif-v",),
-            "an image cannot be put beside another: damaged image",
-        ),
+        ({"images": SPOILT}, ("rlaif-v",), DAMAGED),
     ],
 )
-def test_a_row_that_a_form_cannot_hold_is_counted(fields, forms, reason, tmp_path):
+def test_a_row_that_a_form_cannot_hold_is_counted(fields, forms, reason, tmp_path) -> None:
     rows = [preference(2), replace(GOOD, **fields)]
     tallies = {form: export_some(tmp_path / form, rows, form=form) for form in FORMATS}
     unheld = {form: dict(tally.unheld) for form, tally in tallies.items() if tally.unheld}
@@ -57,22 +54,14 @@ def test_a_row_that_a_form_cannot_hold_is_counted(fields, forms, reason, tmp_pat
     }
 
 
-def test_ms_swift_needs_a_rejected_text_or_image(tmp_path):
-    rows = [GOOD, replace(GOOD, rejected="")]
-    assert dict(export_some(tmp_path / "out", rows, form="ms-swift").unheld) == {
-        "nothing rejected": 1
-    }
-
-
-def test_the_card_says_what_is_left_out(tmp_path):
-    export_some(tmp_path / "out", [GOOD, replace(GOOD, rejected=" ")], form="trl")
+def test_the_card_says_what_is_left_out_and_an_export_of_no_row_says_why(tmp_path) -> None:
+    tally = export_some(tmp_path / "swift", [GOOD, replace(GOOD, rejected="")], form="ms-swift")
+    assert dict(tally.unheld) == {"nothing rejected": 1}
+    blank = replace(GOOD, rejected=" ")
+    export_some(tmp_path / "out", [GOOD, blank], form="trl")
     readme = (tmp_path / "out/README.md").read_text()
     assert "* 1 row is left out: no rejected text." in readme
     assert "it lacks rejected images" in readme
-
-
-def test_an_export_of_no_row_says_why_and_writes_nothing(tmp_path):
-    row = replace(GOOD, rejected=" ")
     with pytest.raises(ConfigError, match=r"--format trl: .*\(1\).*counterfactuals\.enabled=true"):
-        export_some(tmp_path / "out", [row], form="trl")
-    assert not (tmp_path / "out").exists()
+        export_some(tmp_path / "none", [blank], form="trl")
+    assert not (tmp_path / "none").exists()

@@ -30,7 +30,7 @@ def verify(folder, form, rows, processor):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_what_is_exported_is_good_and_complete(tmp_path, processor, form):
+def test_what_is_exported_is_good_and_complete(tmp_path, processor, form) -> None:
     rows = export(tmp_path, form)
     assert rows >= 3
     verify(tmp_path, form, rows, processor)
@@ -50,7 +50,7 @@ def test_what_is_exported_is_good_and_complete(tmp_path, processor, form):
         ("openai-batch", "data/train-00000.jsonl, line 2: "),
     ],
 )
-def test_a_broken_image_names_its_row(tmp_path, processor, form, name):
+def test_a_broken_image_names_its_row(tmp_path, processor, form, name) -> None:
     broken = replace(ROWS[1], images=(ROWS[1].images[0], ROWS[1].images[1][:200]))
     rows = export(tmp_path, form, [ROWS[0], broken, ROWS[2]])
     with pytest.raises(ValidationError, match=f"{name}.*image"):
@@ -95,7 +95,7 @@ OPENAI = [
         *(("openai-batch", "train-00000", *case) for case in OPENAI),
     ],
 )
-def test_a_line_that_breaks_its_consumers_rules(tmp_path, processor, form, name, change, why):
+def test_a_line_that_breaks_the_rules(tmp_path, processor, form, name, change, why) -> None:
     rows = export(tmp_path, form)
     change_line(tmp_path / f"data/{name}.jsonl", change)
     with pytest.raises(ValidationError, match=rf"data/{name}.jsonl, line 2: .*{why}"):
@@ -125,28 +125,25 @@ PAD = {"type": "text", "text": "<|image_pad|>"}
         ("rlaif-v", lambda r: r["image"].update(bytes=b"\x89PNG"), "image"),
     ],
 )
-def test_a_row_that_breaks_its_consumers_rules(tmp_path, processor, form, change, why):
+def test_a_row_that_breaks_its_consumers_rules(tmp_path, processor, form, change, why) -> None:
     rows = export(tmp_path, form)
     change_parquet(tmp_path, change)
     with pytest.raises(ValidationError, match=rf"train, row 1.*: .*{why}"):
         verify(tmp_path, form, rows, processor)
 
 
-def test_a_folder_that_datasets_cannot_load(tmp_path, processor):
-    rows = export(tmp_path, "trl")
-    next((tmp_path / "data").iterdir()).write_bytes(b"PAR1 cut")
+def test_files_that_break_the_rules(tmp_path, processor) -> None:
+    rows = export(tmp_path / "trl", "trl")
+    next((tmp_path / "trl/data").iterdir()).write_bytes(b"PAR1 cut")
     with pytest.raises(ValidationError, match="datasets"):
-        verify(tmp_path, "trl", rows, processor)
-
-
-def test_a_conversation_that_breaks_the_rules(tmp_path, processor):
-    rows = export(tmp_path, "llava")
-    path = tmp_path / "data/train.json"
+        verify(tmp_path / "trl", "trl", rows, processor)
+    rows = export(tmp_path / "llava", "llava")
+    path = tmp_path / "llava/data/train.json"
     records = json.loads(path.read_text())
     records[2]["conversations"][0]["value"] = "<image> alone"
     path.write_text(json.dumps(records))
     with pytest.raises(ValidationError, match=rf"entry 3 \({ROWS[2].key}\): 1 .* 2 images"):
-        verify(tmp_path, "llava", rows, processor)
+        verify(tmp_path / "llava", "llava", rows, processor)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +154,7 @@ def test_a_conversation_that_breaks_the_rules(tmp_path, processor):
         ({"noending": b""}, "noending"),
     ],
 )
-def test_members_that_are_no_samples(tmp_path, processor, members, why):
+def test_members_that_are_no_samples(tmp_path, processor, members, why) -> None:
     write_tar(tmp_path / "data/train-000000.tar", *members.items())
     with pytest.raises(ValidationError, match=why):
         verify(tmp_path, "webdataset", 1, processor)

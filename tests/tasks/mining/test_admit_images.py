@@ -76,7 +76,7 @@ def test_what_is_far_in_one_space_is_admitted(references, bits, cosines):
 
 
 def counts_of(folder):
-    return {count.stage: count for count in open_present(folder).counts()}
+    return {count.stage: count for count in open_present(folder).stage_counts()}
 
 
 def request_of(out, source, exclude, *settings):
@@ -125,7 +125,7 @@ def test_images_of_a_benchmark_are_kept_out_of_mining(pictures, tmp_path):
 class Interrupting(LineWatcher):
     """Interrupt the build at the first shard, which is the excluded set's."""
 
-    def advance(self, planned, outcome):
+    def finish_shard(self, planned, outcome):
         raise KeyboardInterrupt
 
 

@@ -66,7 +66,7 @@ def count_mismatches(sets, **settings):
 @pytest.mark.parametrize(
     ("count", "most"), [(60, 1), pytest.param(1000, 3, marks=pytest.mark.slow)]
 )
-def test_the_partition_is_scikit_learns(count, most):
+def test_the_partition_is_scikit_learns(count, most) -> None:
     """Of 999 of 1,000 sets."""
     rng = np.random.default_rng(1)
     mismatches = 0
@@ -77,13 +77,13 @@ def test_the_partition_is_scikit_learns(count, most):
 
 
 @pytest.mark.parametrize(("n_clusters", "gamma", "seed"), [(2, 0.1, 0), (4, 1.0, 7), (5, 0.1, 123)])
-def test_other_settings_follow_scikit_learn(n_clusters, gamma, seed):
+def test_other_settings_follow_scikit_learn(n_clusters, gamma, seed) -> None:
     rng = np.random.default_rng(3)
     sets = [KINDS[i % 2](rng, int(rng.integers(n_clusters + 1, 33)), 48) for i in range(40)]
     assert count_mismatches(sets, n_clusters=n_clusters, gamma=gamma, seed=seed) <= 1
 
 
-def test_labels_depend_on_nothing_but_the_set():
+def test_labels_depend_on_nothing_but_the_set() -> None:
     rng = np.random.default_rng(6)
     vectors = np.concatenate([grouped(rng, 100, 40), flat(rng, 100, 40)])
     sets = [rng.permutation(200)[:n] for n in rng.integers(0, 65, 100)]
@@ -94,25 +94,22 @@ def test_labels_depend_on_nothing_but_the_set():
     assert not all(map(np.array_equal, together, spectral_labels(vectors, sets, seed=1)))
 
 
-@pytest.mark.parametrize("n", range(4))
-def test_no_more_candidates_than_clusters_are_each_their_own(n):
+def test_few_candidates_one_cluster_and_no_sets() -> None:
     vectors = np.random.default_rng(7).normal(size=(4, 5)).astype(np.float32)
-    assert spectral_labels(vectors, [np.arange(n)])[0].tolist() == list(range(n))
-
-
-def test_one_cluster_and_no_sets():
+    for n in range(4):
+        assert spectral_labels(vectors, [np.arange(n)])[0].tolist() == list(range(n))
     assert labels_of(np.eye(6, dtype=np.float32), n_clusters=1)[0].tolist() == [0] * 6
     assert spectral_labels(np.zeros((3, 4), np.float32), []) == []
 
 
-def test_rows_that_are_identical_count_once():
+def test_rows_that_are_identical_count_once() -> None:
     distinct = grouped(np.random.default_rng(8), 10, 32)
     source = np.array([0, 1, 2, 1, 3, 4, 5, 0, 6, 7, 1, 8, 9, 9])
     labels, expected = labels_of(distinct[source], distinct)
     assert np.array_equal(labels, expected[source])
 
 
-def test_rows_that_are_nearly_identical_count_twice():
+def test_rows_that_are_nearly_identical_count_twice() -> None:
     row = flat(np.random.default_rng(10), 1, 1792)[0]
     almost = row.copy()
     almost[5] = np.nextafter(row[5], np.float32(1))
@@ -120,12 +117,12 @@ def test_rows_that_are_nearly_identical_count_twice():
 
 
 @pytest.mark.parametrize("source", [[0, 0], [0, 0, 1, 0], [0, 1, 1, 2, 0, 2], [0] * 9])
-def test_few_distinct_rows_are_each_their_own_cluster(source):
+def test_few_distinct_rows_are_each_their_own_cluster(source) -> None:
     assert labels_of(flat(np.random.default_rng(9), 3, 200)[source])[0].tolist() == source
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-30, 1e3])
-def test_sets_without_any_structure_still_get_labels(scale):
+def test_sets_without_any_structure_still_get_labels(scale) -> None:
     """All distances are equal, so every eigenvector is as good; at 1e3 all affinities are 0."""
     features = np.float32(scale) * np.eye(12, dtype=np.float32)
     first, again = (labels_of(features)[0] for _ in range(2))
@@ -134,7 +131,7 @@ def test_sets_without_any_structure_still_get_labels(scale):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_impossible_features_are_refused_by_the_set_they_are_in(value):
+def test_impossible_features_are_refused_by_the_set_they_are_in(value) -> None:
     sets = [flat(np.random.default_rng(i), 9, 20) for i in range(6)]
     sets[4][-1, 17] = value
     with pytest.raises(ValueError, match=r"set 4: .*NaN"):

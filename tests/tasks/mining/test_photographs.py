@@ -15,7 +15,7 @@ from tests.fixtures.spaces import space_of
 def test_pairs_show_the_same_scene(tmp_path):
     """Three photographs of a scene are three pairs."""
     groups = write_photographs(tmp_path, variants=3)
-    config = Profile(source=f"folder:{tmp_path}").sources
+    config = Profile(source=f"folder:{tmp_path}").source_config
     images = list(read_items(list(list_items(config)), config))
     assert [type(row) for row in images] == [ImageRow] * len(groups)
     scene_of = {row.key: groups[row.name] for row in images}

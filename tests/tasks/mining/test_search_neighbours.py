@@ -27,7 +27,7 @@ def search(values, keys=KEYS, anchors=None, **settings):
     return list(search_neighbours(rows, SearchConfig(**settings), vectors=spaces))
 
 
-def test_neighbours_come_by_falling_similarity_and_leave_out_the_anchor():
+def test_neighbours_come_by_falling_similarity_and_leave_out_the_anchor() -> None:
     (row,) = search({"angle": FAN, "turned": FAN[::-1]}, anchors=KEYS[1:2], k=3)
     assert row.embedders == ("angle", "turned")
     assert row.neighbours == ((KEYS[0], KEYS[2], KEYS[3]), (KEYS[2], KEYS[3], KEYS[0]))
@@ -36,7 +36,7 @@ def test_neighbours_come_by_falling_similarity_and_leave_out_the_anchor():
     assert (row.subject, row.source_key) == (KEYS[1], make_key("a", KEYS[1]))
 
 
-def test_similarities_are_cosines_despite_rounded_norms():
+def test_similarities_are_cosines_despite_rounded_norms() -> None:
     """0.6 and 0.8 are 0.60009765625 and 0.7998046875 as float16: of length 0.99990; 1 and 1/64 are
     longer than 1."""
     space = space_of([[0.6, 0.8], [0.6, 0.8], [1, 1 / 64], [1, 1 / 64]], KEYS[:4])
@@ -48,17 +48,14 @@ def test_similarities_are_cosines_despite_rounded_norms():
     assert second.similarities[0][0] == 1
 
 
-def test_without_others_there_are_no_neighbours():
+def test_anchors_do_not_depend_on_each_other() -> None:
+    alone = [row for key in KEYS for row in search(FAN, anchors=[key], k=4)]
+    assert search(FAN, k=4) == alone
     (row,) = search(FAN[:1], KEYS[:1])
     assert row.neighbours == ((),)
 
 
-def test_anchors_do_not_depend_on_each_other():
-    alone = [row for key in KEYS for row in search(FAN, anchors=[key], k=4)]
-    assert search(FAN, k=4) == alone
-
-
-def test_the_key_is_that_of_the_candidates():
+def test_the_key_is_that_of_the_candidates() -> None:
     """An image that comes nearer changes it, if it is among the neighbours, even in its place."""
 
     def neighbours(values):
@@ -83,7 +80,7 @@ def crowd():
     return {"near": values, "far": values[:, :7]}
 
 
-def test_an_index_is_searched_above_the_limit(crowd):
+def test_an_index_is_searched_above_the_limit(crowd) -> None:
     settings = {"k": 8, "probes": 2, "min_similarity": 0.6}
     rows = search(crowd, image_keys(120), max_exact_images=119, **settings)
     assert {row.cells for row in rows} == {(32, 32)}
@@ -96,20 +93,20 @@ def test_an_index_is_searched_above_the_limit(crowd):
     ("k", "band", "reason"),
     [(2, 0.9, CUT_OFF), (2, 0.95, ""), (3, 0.6, CUT_OFF), (5, 0.0, ""), (9, 0.0, "")],
 )
-def test_a_list_that_ends_in_the_band_is_cut_off(k, band, reason):
+def test_a_list_that_ends_in_the_band_is_cut_off(k, band, reason) -> None:
     """The second image's neighbours are at 10, 20, 50, 90 and 165 degrees."""
     (row,) = search(FAN, anchors=KEYS[1:2], k=k, min_similarity=band)
     assert (row.cut_off, row.reason) == (bool(reason), reason)
 
 
-def test_lists_of_one_are_cut_off_where_the_nearest_is_in_the_band():
+def test_lists_of_one_are_cut_off_where_the_nearest_is_in_the_band() -> None:
     """Nearest at 10, 10, 20, 30, 40 and 75 degrees; the cosine of 30 is 0.866."""
     rows = search(FAN, k=1, min_similarity=0.9)
     assert sum(row.cut_off for row in rows) == 3
     assert {(row.cells, row.recalls) for row in rows} == {((0,), (1.0,))}
 
 
-def test_recall_and_cut_off_lists_are_in_status(tmp_path):
+def test_recall_and_cut_off_lists_are_in_status(tmp_path) -> None:
     pictures = write_pictures(tmp_path / "pictures", [f"{number:02d}" for number in range(40)])
     settings = [
         *("run.workers=1", "run.rows_per_shard_of={neighbours: 7}"),

@@ -34,7 +34,7 @@ def limit(rows, most):
     return {row.source_key: row for row in results}
 
 
-def test_the_most_similar_pairs_of_a_hub_are_kept():
+def test_the_most_similar_pairs_of_a_hub_are_kept() -> None:
     hub, *others = IMAGES
     rows = [pair(hub, other, 0.80 + number / 100) for number, other in enumerate(others)]
     results = [limit(rows, 2)[row.key] for row in rows]
@@ -46,16 +46,15 @@ def test_the_most_similar_pairs_of_a_hub_are_kept():
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 100])
-def test_a_pair_is_refused_only_where_an_image_is_full_of_better_ones(most):
+def test_a_pair_is_refused_only_where_an_image_is_full_of_better_ones(most) -> None:
     rng = random.Random(most)
     rows = [pair(*both, rng.choice([0.8, 0.85, 0.9])) for both in combinations(IMAGES, 2)]
     results = limit(rows, most)
     rng.shuffle(rows)
     assert limit(rows, most) == results
     pairs = [row for row in rows if isinstance(results[row.key], PairRow)]
-    assert (
-        max(Counter(image for row in pairs for image in (row.first, row.second)).values()) <= most
-    )
+    per_image = Counter(image for row in pairs for image in (row.first, row.second))
+    assert max(per_image.values()) <= most
     for row in rows:
         better = [r for r in pairs if (-r.similarity, r.key) < (-row.similarity, row.key)]
         counts = Counter(image for r in better for image in (r.first, r.second))
@@ -67,7 +66,7 @@ ONE, OTHER, REFUSED = IMAGES[:3]
 ADMITTED = {key: AdmittedRow(key=key, source_key=key, subject=key) for key in (ONE, OTHER)}
 
 
-def test_both_images_must_be_admitted():
+def test_both_images_must_be_admitted() -> None:
     rows = [pair(ONE, OTHER), pair(ONE, REFUSED), pair(REFUSED, OTHER), pair(REFUSED, REFUSED)]
     config = UnitingConfig(max_pairs_per_image=0, excludes=True)
     good, *bad = unite_pairs(rows, config, admitted=ADMITTED)
@@ -79,7 +78,7 @@ def test_both_images_must_be_admitted():
     ]
 
 
-def test_a_pair_that_is_excluded_takes_no_place_of_another():
+def test_a_pair_that_is_excluded_takes_no_place_of_another() -> None:
     rows = [pair(ONE, REFUSED, 0.9), pair(ONE, OTHER, 0.8)]
     config = UnitingConfig(max_pairs_per_image=1, excludes=True)
     tables = {"given": columns_of(rows), "all_admitted": pa.table({"key": [ONE, OTHER]})}
@@ -87,7 +86,7 @@ def test_a_pair_that_is_excluded_takes_no_place_of_another():
     assert [type(row) for row in results] == [Dropped, PairRow]
 
 
-def test_a_group_is_in_a_limited_number_of_pairs_its_most_similar_ones():
+def test_a_group_is_in_a_limited_number_of_pairs_its_most_similar_ones() -> None:
     """Of frames that follow 0-1 and 1-2 fill the folder; 4-5 is between the two groups, and 5-6
     and 6-7 are the video's own."""
     rows = [pair(*both, 0.9 - n / 100) for n, both in enumerate(pairwise(IMAGES))]

@@ -46,7 +46,7 @@ def disc(window):
 
 
 def fill(model, image, hole, window):
-    (pixels,) = model.fill([model.prepare(image, hole, window)])
+    (pixels,) = model.inpaint([model.prepare(image, hole, window)])
     return pixels.astype(int)
 
 
@@ -97,9 +97,9 @@ def test_batches_give_what_single_crops_give(tmp_path, batch, network, traced):
     model = trusted(tmp_path / "lama.pt", network(), batch_size=batch, traced=traced)
     crops = [model.prepare(NOISE, disc(window), window) for window in WINDOWS]
     assert len({crop.pixels.shape for crop in crops}) > 1
-    together = list(model.fill(crops * 2))
+    together = list(model.inpaint(crops * 2))
     module._load.cache_clear()
-    alone = [next(iter(model.fill([crop]))) for crop in crops]
+    alone = [next(iter(model.inpaint([crop]))) for crop in crops]
     for pixels, expected in zip(together, alone * 2, strict=True):
         assert pixels.shape == expected.shape
         assert np.abs(pixels.astype(int) - expected).max() <= 1
@@ -121,12 +121,12 @@ def test_unknown_programs_do_not_run(tmp_path):
     with pytest.raises(ModelError, match=f"SHA-256 .*--set removals.lama.sha256={sha256}"):
         pin_lama(config, download=False)
     with pytest.raises(ModelError, match=sha256):
-        list(inpainter(config).fill([]))
+        list(inpainter(config).inpaint([]))
     with pytest.raises(ModelError, match=sha256):
         pin_lama(config.model_copy(update={"sha256": "0" * 64}), download=False)
     pinned = pin_lama(config.model_copy(update={"sha256": sha256.upper()}), download=False)
     assert not list(tmp_path.glob("marker*"))
-    list(inpainter(pinned).fill([]))
+    list(inpainter(pinned).inpaint([]))
     markers = {file.name for file in tmp_path.glob("marker*")}
     assert markers == {"marker.loaded", "marker.run"}, "the same program with its hash does run"
 
@@ -137,12 +137,12 @@ def test_a_trusted_file_that_is_no_program_is_an_error(tmp_path, data):
     path.write_bytes(data)
     config = LamaConfig(checkpoint=str(path), sha256=hashlib.sha256(data).hexdigest())
     with pytest.raises(ModelError, match=re.escape(str(path))):
-        list(inpainter(config).fill([]))
+        list(inpainter(config).inpaint([]))
 
 
 def test_other_programs_are_errors(tmp_path):
     with pytest.raises(ModelError, match=r"other.pt .*argument"):
-        list(trusted(tmp_path / "other.pt", tiny.OneArgument()).fill([]))
+        list(trusted(tmp_path / "other.pt", tiny.OneArgument()).inpaint([]))
 
 
 def picture(height, width):

@@ -12,7 +12,7 @@ from PIL import Image
 from pairwright.schemas.config import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.embedders import make_clip
-from pairwright.tasks.models.open_clip_embedder import KNOWN, PICKLE, SAFE, identify, pin_clip
+from pairwright.tasks.models.open_clip_embedder import KNOWN, PICKLE, SAFE, identify_clip, pin_clip
 from tests.fixtures.checkpoints import CLIP_ARCHITECTURE, write_clip_file, write_hub_cache
 from tests.fixtures.hostile_checkpoints import NOT_TENSORS, write_hostile
 from tests.tasks.models.samples import assert_vectors, cosines, embed, moved, photographs, unit
@@ -83,7 +83,7 @@ def tagged(hub_cache, monkeypatch, clip_folder):
 def test_a_tag_is_read_from_the_hubs_cache_with_its_own_transform(tagged):
     config = tagged.make("tiny-tagged")
     assert config.revision == tagged.snapshot.name == "c" * 40
-    assert identify(config) == f"tiny-tagged squeezed {'c' * 40}"
+    assert identify_clip(config) == f"tiny-tagged squeezed {'c' * 40}"
     vectors = embed(make_clip(config), IMAGES[:4])
     expected = reference("tiny-tagged", IMAGES[:4], **tagged.options, **tagged.transform)
     assert cosines(vectors, expected).min() >= 0.9999
@@ -116,7 +116,7 @@ def test_the_known_places_are_those_of_open_clips_table(known):
     names = open_clip.constants.HF_SAFE_WEIGHTS_NAME, open_clip.constants.HF_WEIGHTS_NAME
     assert names == (SAFE, PICKLE)
     assert len(commit) == 40
-    assert identify(ClipConfig(model=model, pretrained=tag)) == f"{model} {tag} {commit}"
+    assert identify_clip(ClipConfig(model=model, pretrained=tag)) == f"{model} {tag} {commit}"
 
 
 LARGE = "hf download timm/vit_large_patch14_clip_224.openai open_clip_model.safetensors"

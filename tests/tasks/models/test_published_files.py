@@ -32,7 +32,7 @@ SMALL = ("clip-vit-b-32", "dinov2-small", "grounding-dino-tiny", "sam-vit-b")
 @pytest.fixture(autouse=True)
 def forgotten(hub_cache):
     yield
-    for load in (dinov2_embedder.load, grounding_dino._load, grounding_dino._processor):
+    for load in (dinov2_embedder.load_encoder, grounding_dino._load, grounding_dino._processor):
         load.cache_clear()
 
 
@@ -43,7 +43,7 @@ def load_clip(config):
 
 LOADERS = {
     "clip": (put_clip, load_clip),
-    "dinov2": (put_dinov2, lambda config: dinov2_embedder.load(config, 0)[0]),
+    "dinov2": (put_dinov2, lambda config: dinov2_embedder.load_encoder(config, 0)[0]),
     "grounding": (
         put_grounding_dino,
         lambda config: grounding_dino._load(config.model, config.revision),

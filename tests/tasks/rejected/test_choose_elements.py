@@ -39,7 +39,7 @@ def whys(*masks, **settings):
     return [element.why for element in rows]
 
 
-def test_a_row_says_all_of_its_element():
+def test_a_row_says_all_of_its_element() -> None:
     row = masks_row(rectangle(10, 5, 30, 15))
     (element,) = choose_elements([row], ElementsConfig())
     assert (element.source_key, element.subject) == ("masks", "image")
@@ -51,18 +51,17 @@ def test_a_row_says_all_of_its_element():
     assert element.why == ""
 
 
-@pytest.mark.parametrize(
-    ("mask", "why"),
-    [
-        pytest.param(rectangle(0, 0, 3, 3), TOO_SMALL, id="9 pixels"),
-        pytest.param(rectangle(0, 0, 5, 2), "", id="10"),
-        pytest.param(rectangle(0, 0, 25, 40), "", id="1,000"),
-        pytest.param(rectangle(0, 0, 26, 40), TOO_LARGE, id="1,040"),
-        pytest.param(rectangle(0, 0, 50, 40), TOO_LARGE, id="all"),
-        pytest.param(rectangle(0, 0, 0, 0), "no pixels", id="none"),
-    ],
-)
-def test_shares_have_a_range(mask, why):
+SHARES = {
+    "9 pixels": (rectangle(0, 0, 3, 3), TOO_SMALL),
+    "10": (rectangle(0, 0, 5, 2), ""),
+    "1,000": (rectangle(0, 0, 25, 40), ""),
+    "1,040": (rectangle(0, 0, 26, 40), TOO_LARGE),
+    "none": (rectangle(0, 0, 0, 0), "no pixels"),
+}
+
+
+@pytest.mark.parametrize(("mask", "why"), SHARES.values(), ids=SHARES)
+def test_shares_have_a_range(mask, why) -> None:
     assert whys(mask) == [why]
 
 
@@ -77,17 +76,16 @@ LARGE_FIRST = [LARGE, LARGE[:, ::-1], rectangle(0, 0, 25, 40)]
 NEARLY, NEARER = SAME_MASK.format(0.9), SAME_MASK.format(0.99)
 
 
-@pytest.mark.parametrize(
-    ("masks", "limit", "expected"),
-    [
-        pytest.param([WHOLE, LESS], 0.9, ["", NEARLY], id="nearly equal"),
-        pytest.param([LESS, WHOLE], 0.9, ["", NEARLY], id="the first is kept"),
-        pytest.param([WHOLE, LESS], 0.95, ["", ""], id="as much as the limit, not more"),
-        pytest.param([WHOLE] * 3, 0.99, ["", NEARER, NEARER], id="equal"),
-        pytest.param(APART, 0.9, [""] * 4, id="parts and neighbours"),
-        pytest.param(CHAIN, 0.9, ["", NEARLY, ""], id="a chain"),
-        pytest.param(LARGE_FIRST, 0.9, [TOO_LARGE, TOO_LARGE, ""], id="after refused ones"),
-    ],
-)
-def test_of_nearly_equal_masks_one_is_kept(masks, limit, expected):
+ALIKE = {
+    "nearly equal": ([WHOLE, LESS], 0.9, ["", NEARLY]),
+    "as much as the limit, not more": ([WHOLE, LESS], 0.95, ["", ""]),
+    "equal": ([WHOLE] * 3, 0.99, ["", NEARER, NEARER]),
+    "parts and neighbours": (APART, 0.9, [""] * 4),
+    "a chain": (CHAIN, 0.9, ["", NEARLY, ""]),
+    "after refused ones": (LARGE_FIRST, 0.9, [TOO_LARGE, TOO_LARGE, ""]),
+}
+
+
+@pytest.mark.parametrize(("masks", "limit", "expected"), ALIKE.values(), ids=ALIKE)
+def test_of_nearly_equal_masks_one_is_kept(masks, limit, expected) -> None:
     assert whys(*masks, max_iou=limit) == expected

@@ -1,5 +1,4 @@
-"""CLIP chooses among removals: scores are those of open_clip on the whole altered images, computed
-here on its own."""
+"""CLIP chooses among removals: scores are open_clip's of the whole altered images."""
 
 from dataclasses import replace
 from itertools import product
@@ -70,8 +69,7 @@ def space(vectors):
 
 @pytest.fixture(scope="module")
 def spaces(config):
-    """Return the vectors of the images, and of the images without an element, as the stages before
-    make them."""
+    """Return the vectors of the images, with and without elements, as earlier stages make them."""
     model = make_clip(config.clip)
     encoded = model.encode([model.prepare(decode_rgb(row.image)) for row in IMAGES])
     units = [to_unit(vector, "")[0] for vector in encoded]
@@ -138,7 +136,7 @@ def scores(row):
 NOTHING = (0, 0, 0, 0)
 
 
-def test_scores_are_the_equations_sums(choose, cosines):
+def test_scores_are_the_equations_sums(choose, cosines) -> None:
     row = choose()
     assert isinstance(row, RejectionRow)
     sentences = [FIRST_SENTENCES, [SECOND_TEXT]]
@@ -159,20 +157,17 @@ def test_scores_are_the_equations_sums(choose, cosines):
     assert [score for score in row.removal_scores if score.chosen] == [best]
 
 
-def test_a_half_that_denies_has_nothing_to_be_removed(choose):
+def test_a_half_that_denies_has_nothing_to_be_removed(choose) -> None:
     """The text is as true without anything else."""
     row = choose(second="has no ball")
     assert clips(row, side=1) == [0.0] * 3
     assert clips(row, side=0) == clips(choose(), side=0)
     assert row.side == 0
-
-
-def test_what_is_denied_beside_other_things_is_left_out(choose):
     partly = choose(second=f"has {SECOND_TEXT}, and no ball")
     assert scores(partly) == scores(choose())
 
 
-def test_a_text_of_no_change_is_scored_whole(choose):
+def test_a_text_of_no_change_is_scored_whole(choose) -> None:
     row = choose("shows no ball", "has no ball", no_change=True)
     assert all(score.clip for score in row.removal_scores)
 
@@ -182,7 +177,7 @@ def preference(image, chosen, **fields):
     return row_of(PreferenceRow, chosen, **(about | fields))
 
 
-def test_statements_of_a_served_model_are_scored_in_the_place_of_sentences(choose, cosines):
+def test_statements_of_a_served_model_are_scored_in_the_place_of_sentences(choose, cosines) -> None:
     row = preference(IMAGES[1], f"{FIRST_TEXT}. {SECOND_TEXT}")
     sentences = ("A red ball is on a table.", "A box stands behind it.", "there are blue cubes")
     own = row_of(StatementsRow, "own", source=row.key, text=row.chosen, sentences=sentences)
@@ -194,20 +189,13 @@ def test_statements_of_a_served_model_are_scored_in_the_place_of_sentences(choos
         assert score.clip == pytest.approx(expected, abs=6e-3)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["x" * 1_000_000, "A. " * 300_000, "dog " * 100_000, "\0? é" * 1000],
-    ids=["a word", "sentences", "words", "controls"],
-)
-def test_an_endless_text_is_read_in_part(choose, text):
+@pytest.mark.parametrize("text", ["x" * 1_000_000, "A. " * 300_000], ids=["a word", "sentences"])
+def test_an_endless_text_is_read_in_part_and_an_empty_one_fits_all(choose, text) -> None:
     assert len(choose(row=preference(IMAGES[0], text)).removal_scores) == 3
-
-
-def test_an_empty_text_fits_all_alike(choose):
     assert scores(choose(row=preference(IMAGES[0], ""))) == [0.0] * 3
 
 
-def test_what_failed_its_checks_keeps_its_score_and_is_not_chosen(choose):
+def test_what_failed_its_checks_keeps_its_score_and_is_not_chosen(choose) -> None:
     free = choose()
     row = choose(inspected=checks(free.element))
     assert scores(row) == scores(free)
@@ -216,15 +204,12 @@ def test_what_failed_its_checks_keeps_its_score_and_is_not_chosen(choose):
     }
     assert row.element not in ("", free.element)
     assert row.key != free.key
-
-
-def test_where_all_failed_none_is_chosen(choose):
     row = choose(inspected=ALL_FAILED)
     assert (row.maker, row.element, row.reason) == ("", "", f"{NONE_PASSED}: halo")
     assert len(row.removal_scores) == 6
 
 
-def test_what_is_not_checked_or_embedded_yet_is_left_out(choose, spaces):
+def test_what_is_not_checked_or_embedded_yet_is_left_out(choose, spaces) -> None:
     checked = {**INSPECTED, IMAGES[0].key: INSPECTED[IMAGES[0].key][1:]}
     known = spaces["candidates"]["clip"]
     kept = known.keys != SECOND[2].key.encode()
@@ -235,12 +220,12 @@ def test_what_is_not_checked_or_embedded_yet_is_left_out(choose, spaces):
 
 
 @pytest.mark.parametrize("table", ["candidates", "vectors", "elements", "inspected"])
-def test_without_a_table_no_element_can_be_removed(choose, table):
+def test_without_a_table_no_element_can_be_removed(choose, table) -> None:
     row = choose(**{table: {}})
     assert (row.maker, row.removal_scores, row.reason) == ("", (), NO_ELEMENT)
 
 
-def test_the_text_must_fit_worse_by_enough(choose):
+def test_the_text_must_fit_worse_by_enough(choose) -> None:
     free = choose()
     best = max(scores(free))
     assert choose(settings={"min_drop": best - 1e-6}).element == free.element
@@ -249,16 +234,13 @@ def test_the_text_must_fit_worse_by_enough(choose):
     assert choose(settings={"min_drop": best}, inspected=ALL_FAILED).reason == NO_DROP
 
 
-def test_what_cannot_be_compared_is_dropped(choose):
+def test_pairs_stay_or_are_dropped_where_nothing_can_be_compared(choose) -> None:
     reason = "no difference description"
     assert choose(differences={}) == Dropped(source_key=PAIR.key, reason=reason)
     both = preference(IMAGES[0], "A dog.", image_keys=tuple(ELEMENTS))
     row = choose(row=both)
     assert isinstance(row, Dropped)
     assert (row.source_key, row.reason) == (both.key, SEVERAL)
-
-
-def test_where_nothing_can_be_chosen_a_pair_stays_or_is_dropped(choose):
     row = choose(elements={})
     assert (row.maker, row.window, row.reason) == ("", NOTHING, NO_ELEMENT)
     row = choose(elements={}, settings={"fallback": "drop"})
@@ -275,7 +257,7 @@ def crops(config, keys, **settings):
     return list(choose_removals(pairs, settings, differences=dict.fromkeys(keys, text), **tables))
 
 
-def test_where_nothing_can_be_chosen_a_crop_is_drawn(config):
+def test_where_nothing_can_be_chosen_a_crop_is_drawn(config) -> None:
     keys = [make_key(number) for number in range(40)]
     rows = crops(config, keys)
     assert {(row.maker, row.reason) for row in rows} == {("crop", f"{NO_ELEMENT}: a crop instead")}
@@ -292,20 +274,14 @@ def uses(**settings):
     return {use.argument: use for use in inputs.uses}
 
 
-def test_images_are_read_for_graphs_and_for_the_sizes_of_crops_alone():
+def test_only_what_the_scorer_needs_is_read() -> None:
     graphs = uses(scorer="scene-graph")
     assert list(graphs) == ["differences", "images", "elements", "inspected"]
     assert "image" in graphs["images"].without
     assert "images" in uses(scorer="clip", fallback="crop")
-
-
-def test_what_clip_reads_is_owed_again_when_it_comes():
     clip = uses(scorer="clip")
-    texts, tables = (
-        ["differences", "elements", "inspected", "statements"],
-        ["vectors", "candidates"],
-    )
-    assert list(clip) == [*texts, *tables]
+    texts = ["differences", "elements", "inspected", "statements"]
+    assert list(clip) == [*texts, "vectors", "candidates"]
     vectors = {(use.table, use.on, use.of) for use in clip.values() if use.kind == "vectors"}
     assert vectors == {("embeddings", "about", ""), ("fitted", "key", "elements")}
     assert all(use.counts for use in clip.values())

@@ -11,8 +11,8 @@ from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.grounding_dino import GroundingDino
 from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.rejected.detect_boxes import STAGE, detect_boxes, make_detector
+from tests.fixtures.checkpoints import write_grounding_folder
 from tests.fixtures.graphs import graph, thing
-from tests.fixtures.grounding_checkpoints import write_grounding_folder
 from tests.fixtures.pictures import photograph
 from tests.fixtures.removals import tag, tags_row
 from tests.tasks.models.samples import photographs
@@ -31,7 +31,7 @@ def config(tmp_path_factory):
     return DetectionConfig(detector="grounding-dino", model=str(folder), box_threshold=0.3)
 
 
-def test_each_image_has_a_row_of_what_the_detector_says(config):
+def test_each_image_has_a_row_of_what_the_detector_says(config) -> None:
     rows = list(detect_boxes(ROWS, config, images=BY_KEY))
     detector = make_detector(config)
     for row, source, image in zip(rows, ROWS, IMAGES.values(), strict=True):
@@ -50,7 +50,7 @@ def test_each_image_has_a_row_of_what_the_detector_says(config):
     assert rows == list(detect_boxes(ROWS, config, images=BY_KEY))
 
 
-def test_images_without_boxes_are_dropped(config):
+def test_images_without_boxes_are_dropped(config) -> None:
     unknown = tags_row(IMAGES["china"], tag("zzzz"), tag("."))
     broken = replace(IMAGES["odd"], key="broken", image=b"\x89PNG no image", name="broken")
     sources = [unknown, tags_row(broken, tag("cat")), ROWS[0]]
@@ -62,15 +62,12 @@ def test_images_without_boxes_are_dropped(config):
     assert isinstance(by_source[sources[1].key], Dropped)
     assert by_source[sources[1].key].reason != "no boxes"
     assert isinstance(by_source[ROWS[0].key], BoxesRow)
-
-
-def test_nothing_reaches_thresholds_of_one(config):
     strict = config.model_copy(update={"box_threshold": 1.0, "text_threshold": 1.0})
     rows = detect_boxes(ROWS[:2], strict, images=BY_KEY)
     assert [type(row) for row in rows] == [Dropped] * 2
 
 
-def test_scenes_know_their_boxes():
+def test_scenes_know_their_boxes() -> None:
     things = (thing("a", box=(1, 2, 3, 4)), thing("b", box=(5, 6, 7, 8)))
     image = photograph(PIXELS["odd"], graph=graph(*things))
     tags = (tag("ball", "b"), tag("two balls", "a", "b"), tag("ghost", "c"), tag("nothing"))
@@ -81,7 +78,7 @@ def test_scenes_know_their_boxes():
     assert dropped.reason == "no boxes"
 
 
-def test_photographs_have_a_detector_with_weights():
+def test_photographs_have_a_detector_with_weights() -> None:
     scenes = DetectionConfig()
     photographs = DetectionConfig(detector="grounding-dino", model="./nowhere", batch_size=3)
     assert STAGE.pin(scenes) is scenes

@@ -1,5 +1,4 @@
-"""Counterfactual texts: what is asked for and how often, what the model has to confirm, what
-becomes of refusals."""
+"""Counterfactual texts: questions, confirmation by the model, and refusals."""
 
 import re
 from collections import Counter
@@ -11,7 +10,7 @@ import pytest
 from pairwright.prompts.difference_prompts import difference_regex
 from pairwright.schemas.config import CounterfactualsConfig
 from pairwright.schemas.replies import RefusedText
-from pairwright.schemas.rows import Dropped, RejectedTextRow, Served, make_key
+from pairwright.schemas.rows import Dropped, RejectedTextRow, Served
 from pairwright.tasks.rejected.check_texts import KnownContent
 from pairwright.tasks.rejected.edit_with_model import (
     OFFERS,
@@ -21,7 +20,7 @@ from pairwright.tasks.rejected.edit_with_model import (
     edit_with_model,
 )
 from pairwright.tasks.serving.chat import Answer
-from tests.fixtures.asking import ask_stage
+from tests.fixtures.asking import ask_stage, assert_no_tokens
 from tests.fixtures.chat_server import Reply
 from tests.fixtures.descriptions import description, person_said, rejected_text
 from tests.fixtures.graphs import graph, pair_row, thing
@@ -70,8 +69,8 @@ def run(answer, rows=(CHOSEN,), **config):
     return ask_stage(answer, edit_with_model, rows, config, pairs={PAIR.key: PAIR}, images={})
 
 
-def test_an_edit_that_the_model_confirms_is_a_rejected_text():
-    (row,), (edit, choice) = run(editor())
+def test_an_edit_that_the_model_confirms_is_a_rejected_text() -> None:
+    (row,), (edit, choice) = run(editor(), max_tokens=91)
     halves = {"first": "shows a red car", "second": "depicts a red bus"}
     halves[asked_side(edit)] = halves[asked_side(edit)].replace("red", "blue")
     kind = next(kind for kind, words in KINDS.items() if words in edit.text)
@@ -80,10 +79,6 @@ def test_an_edit_that_the_model_confirms_is_a_rejected_text():
     assert row == rejected_text(CHOSEN, "counterfactual", text, note=note, served=row.served)
     assert [served.prompt for served in row.served] == ["edit_difference", "ask_contradiction"]
     assert [served.seed for served in row.served] == [edit.seed, choice.seed]
-
-
-def test_what_is_asked():
-    _, (edit, choice) = run(editor(), max_tokens=91)
     assert sentence(edit) == CHOSEN.text
     assert edit.grammar == {"regex": difference_regex()}
     assert (edit.body["max_tokens"], edit.body["temperature"]) == (91, 0.7)
@@ -93,8 +88,8 @@ def test_what_is_asked():
     assert all(isinstance(content, str) for content in contents), "no images"
 
 
-def test_what_the_model_holds_for_possible_is_asked_for_again_and_counted():
-    choices = ("compatible", "contradict")
+def test_what_the_model_holds_for_possible_is_asked_for_again_and_counted() -> None:
+    choices = ("compatible", '"**Contradict.** "')
     (row,), asked = run(editor(choice=lambda asked: choices[asked.number >= 2]))
     assert (row.skipped_true, len(asked), len(row.served)) == (1, 4, 4)
     assert len({question.seed for question in asked}) == 4
@@ -108,14 +103,9 @@ def test_what_the_model_holds_for_possible_is_asked_for_again_and_counted():
         (Reply("contradict", finish_reason="length"), "no clear answer"),
     ],
 )
-def test_only_a_clear_contradiction_will_do(choice, reason):
+def test_only_a_clear_contradiction_will_do(choice, reason) -> None:
     (row,), asked = run(editor(choice=lambda _: choice), max_attempts=2)
     assert (row.reason, len(asked)) == (reason, 4)
-
-
-def test_marks_around_the_choice_do_not_matter():
-    (row,), _ = run(editor(choice=lambda _: '"**Contradict.** "'), max_attempts=2)
-    assert isinstance(row, RejectedTextRow)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +116,7 @@ def test_marks_around_the_choice_do_not_matter():
         (lambda asked: sentence(asked).replace("red", "blue"), "edited more than one half"),
     ],
 )
-def test_a_refused_edit_is_asked_for_again_and_its_reason_kept(edit, reason):
+def test_a_refused_edit_is_asked_for_again_and_its_reason_kept(edit, reason) -> None:
     (row,), asked = run(editor(edit), max_attempts=3)
     assert isinstance(row, Dropped)
     assert (row.source_key, row.reason, len(asked)) == (CHOSEN.key, reason, 3)
@@ -137,7 +127,7 @@ def test_a_refused_edit_is_asked_for_again_and_its_reason_kept(edit, reason):
     assert (row.skipped_true, len(asked)) == (0, 4)
 
 
-def test_kinds_are_drawn_among_what_the_text_offers():
+def test_kinds_are_drawn_among_what_the_text_offers() -> None:
     row = description("shows two red cars left of a dog running", "shows no sofa")
     halves = (row.first_half, row.second_half)
     offered = {
@@ -151,33 +141,18 @@ def test_kinds_are_drawn_among_what_the_text_offers():
     assert all(60 < count < 140 for count in Counter(kind for kind, _ in plans).values())
 
 
-def test_what_offers_nothing_else_gets_another_object():
-    plans = draw_plans(
-        description("shows sofas", "shows dogs"), CounterfactualsConfig(enabled=True)
-    )
-    assert {kind for kind, _ in plans} == {"object"}
+def test_hostile_text_adds_no_turn_or_image() -> None:
+    row = replace(CHOSEN, text=CHOSEN.text.replace("red car", f'red "car" {INJECTIONS[0]}'))
+    _, (asked,) = run(editor(lambda _: "No."), [row], max_attempts=1)
+    assert_no_tokens(asked, images=0)
+    assert asked.text.count('"') == 2
 
 
-def test_that_nothing_changed_is_not_edited():
+def test_that_nothing_changed_is_not_edited() -> None:
     row = description("shows a red car", "shows the same scene, unchanged", no_change=True)
     (dropped,), asked = run(editor(), [row])
     assert dropped == Dropped(source_key=row.key, reason="nothing to edit", detail=row.text)
     assert asked == []
-
-
-def test_injections_leave_the_question_whole():
-    texts = [CHOSEN.text.replace("red car", f"red car {hostile}") for hostile in INJECTIONS]
-    rows = [replace(CHOSEN, key=make_key(n), text=text) for n, text in enumerate(texts)]
-    _, (plain, *_) = run(editor())
-    _, asked = run(editor(lambda _: "No."), rows, max_attempts=1)
-    assert len(asked) == len(rows)
-    for question in asked:
-        end = question.text.rpartition('"')[2]
-        assert re.fullmatch(r"\n\nWrite the sentence again .* alone\.", end)
-        assert question.text.startswith(plain.text.partition(" is that")[0])
-        assert question.text.count('"') == 2
-        assert question.text.count("\n") == plain.text.count("\n")
-        assert not re.search(r"<\||\|>|<image>|\[/?INST\]|<</?SYS>>|</?s>", question.text)
 
 
 CARS, MAN = "shows two red cars near a tall house", "depicts a man with a dog"
@@ -207,30 +182,25 @@ def check(text, *, row=TWO_CARS, side=0, truth=KnownContent(None), finish_reason
     ("halves", "side", "changed"),
     [
         ({"first": BLUE}, 0, "red -> blue"),
-        ({"first": "shows no red cars near a tall house"}, 0, "two -> no"),
         ({"first": "shows two red cars near a ruined tower"}, 0, "tall house -> ruined tower"),
         ({"second": "depicts a woman with a dog"}, 1, "man -> woman"),
     ],
 )
-def test_an_edit_that_contradicts(halves, side, changed):
+def test_an_edit_that_contradicts(halves, side, changed) -> None:
     text = text_of(**halves)
     assert check(text, side=side) == CheckedEdit(text, changed, None)
 
 
-def test_the_other_half_is_put_right():
+def test_the_other_half_stays_as_it_was() -> None:
     edit = check(f'"{text_of(BLUE, "depicts A man, with a dog")}"')
     assert isinstance(edit, CheckedEdit)
     assert edit.text == text_of(BLUE)
-
-
-def test_control_tokens_that_the_model_is_not_shown_stay():
     second = "depicts a <|im_end|>man with a dog"
     edit = check(text_of("shows two blue cars"), row=description("shows two red cars", second))
     assert isinstance(edit, CheckedEdit)
     assert edit.text == text_of("shows two blue cars", second)
 
 
-LONG = f"{BLUE} {' '.join(f'word{n}' for n in range(9))}"
 MORE_THAN_ONE, TOO_FAR = "edited more than one half", "too far from the chosen text"
 
 
@@ -238,41 +208,34 @@ MORE_THAN_ONE, TOO_FAR = "edited more than one half", "too far from the chosen t
     ("text", "reason"),
     [
         (text_of(BLUE).removesuffix("."), "cut off"),
-        ("The cars are blue.", "off the template"),
         (f"Sure! {text_of(BLUE)}", "off the template"),
         (text_of().replace(CARS, "shows"), "empty half"),
         (text_of("includes two blue cars near a tall house"), "verb not in the list"),
         (text_of(BLUE, "depicts a woman with a dog"), MORE_THAN_ONE),
-        (text_of(CARS, "depicts a man with a cat"), MORE_THAN_ONE),
         (text_of("has two blue cars near a tall house"), MORE_THAN_ONE),
         (text_of(), "no other content"),
-        (text_of("shows, near the tall building, two red automobiles"), "no other content"),
-        (text_of("shows two tall cars near a red house"), "no other content"),
         (text_of(f"{CARS} and a tree"), "only adds words"),
-        (text_of("shows two cars near a tall house"), "only leaves words out"),
         (text_of("shows five green boats beside one ruined wooden tower"), TOO_FAR),
-        (text_of(LONG), TOO_FAR),
+        (text_of(f"{BLUE} word1 word2 word3 word4 word5 word6 word7 word8 word9"), TOO_FAR),
     ],
 )
-def test_an_edit_is_refused(text, reason):
+def test_an_edit_is_refused(text, reason) -> None:
     edit = check(text)
     assert isinstance(edit, RefusedText), edit
     assert edit.reason == reason, edit
 
 
-def test_a_short_text_that_becomes_long_is_too_far():
+def test_an_edit_of_a_short_text_may_not_be_long() -> None:
     row = description("shows a cup", "shows a pot")
     text = text_of(f"shows {'what is as it is and ' * 6}a bowl", "shows a pot")
     assert check(text, row=row).reason == TOO_FAR
 
 
-def test_an_answer_that_the_server_cut_off_is_refused():
+def test_an_edit_that_is_cut_off_or_known_to_be_true_is_refused() -> None:
     assert check(text_of(BLUE), finish_reason="length") == RefusedText("cut off", "length")
-
-
-def test_an_edit_that_says_what_people_said_is_refused():
-    truth = KnownContent(None, ("The man with the dog saw two blue cars near the tall house.",))
-    assert check(text_of(BLUE), truth=truth).reason == "edited text is as true"
+    people = ("The man with the dog saw two blue cars near the tall house.",)
+    edit = check(text_of(BLUE), truth=KnownContent(None, people))
+    assert edit.reason == "edited text is as true"
 
 
 BALL_AND_CUBE = KnownContent((graph(thing(), thing("b", "cube", "green")), graph()))
@@ -286,21 +249,17 @@ NO_BALL = "shows no ball"
         ("shows a red giraffe", "not refuted by the scene graphs"),
     ],
 )
-def test_what_scene_graphs_do_not_refute_is_refused(first, reason):
+def test_what_scene_graphs_do_not_refute_is_refused(first, reason) -> None:
     row = description("shows a red ball", NO_BALL)
     edit = check(text_of(first, NO_BALL), row=row, truth=BALL_AND_CUBE)
     assert isinstance(edit, RefusedText)
     assert edit.reason == reason
+    refuted = check(text_of("shows a blue ball", NO_BALL), row=row, truth=BALL_AND_CUBE)
+    assert isinstance(refuted, CheckedEdit)
+    assert refuted.true is False
 
 
-def test_what_scene_graphs_refute_is_known_to_be_false():
-    row = description("shows a red ball", NO_BALL)
-    edit = check(text_of("shows a blue ball", NO_BALL), row=row, truth=BALL_AND_CUBE)
-    assert isinstance(edit, CheckedEdit)
-    assert edit.true is False
-
-
-def test_a_person_s_sentence_is_edited_as_a_whole():
+def test_a_person_s_sentence_is_edited_as_a_whole() -> None:
     row = person_said("the red car has left", subject=PAIR.key)
     (rejected,), (edit, choice) = run(editor(lambda _: '"the blue car has left"'), rows=(row,))
     assert (rejected.text, rejected.description) == ("the blue car has left", row.key)

@@ -34,7 +34,7 @@ def preference(chosen, *images):
     return row_of(PreferenceRow, chosen, source="item", image_keys=images, chosen=chosen)
 
 
-def test_a_row_says_whose_nouns_by_which_model(config):
+def test_a_row_says_whose_nouns_by_which_model(config) -> None:
     row = difference("two dogs near a table, a dog on a chair", "people and a ball")
     first, second = mentions(row, config)
     assert (first.source_key, first.model) == (row.key, config.revision)
@@ -45,21 +45,14 @@ def test_a_row_says_whose_nouns_by_which_model(config):
     )
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        (
-            "a table without a dog",
-            "a table with a dog",
-            [("first", ("table",)), ("second", ("table", "dog"))],
-        ),
-        ("it is bright", "a cat sleeps", [("second", ("cat",))]),
-    ],
-    ids=["what is denied is not there", "no nouns in one half"],
-)
-def test_each_half_is_about_what_is_in_its_image(config, first, second, expected):
-    rows = mentions(difference(first, second), config)
-    assert [(row.subject, row.nouns) for row in rows] == expected
+def test_each_half_is_about_what_is_in_its_image(config) -> None:
+    denied = mentions(difference("a table without a dog", "a table with a dog"), config)
+    assert [(row.subject, row.nouns) for row in denied] == [
+        ("first", ("table",)),
+        ("second", ("table", "dog")),
+    ]
+    (row,) = mentions(difference("it is bright", "a cat sleeps"), config)
+    assert (row.subject, row.nouns) == ("second", ("cat",))
 
 
 NO_NOUNS = "no nouns in the preferred text"
@@ -71,20 +64,15 @@ LONG = "a dog " * (MAX_CHARACTERS // 6 + 1)
     [
         ({"no_change": True}, "a description of no change", ""),
         ({"first_half": "it is", "second_half": "was not"}, NO_NOUNS, "it is; was not"),
-        ({"first_half": "", "second_half": ""}, NO_NOUNS, "; "),
-        (
-            {"first_half": LONG, "second_half": "a cat"},
-            "preferred text too long",
-            "20,004 characters",
-        ),
+        ({"first_half": LONG}, "preferred text too long", "20,004 characters"),
     ],
 )
-def test_texts_without_mentions_say_why(config, fields, reason, detail):
+def test_texts_without_mentions_say_why(config, fields, reason, detail) -> None:
     row = difference("a dog", "a dog", **fields)
     assert mentions(row, config) == [Dropped(source_key=row.key, reason=reason, detail=detail)]
 
 
-def test_a_description_without_its_pair_is_dropped(config):
+def test_a_description_without_its_pair_is_dropped(config) -> None:
     row = difference("a dog", "a cat")
     reason = "no pair of the description"
     assert list(find_mentions([row], config, pairs={})) == [
@@ -92,17 +80,12 @@ def test_a_description_without_its_pair_is_dropped(config):
     ]
 
 
-def test_a_given_preference_is_about_each_of_its_images(config):
+def test_a_given_preference_is_about_each_of_its_images(config) -> None:
     row = preference("A dog and a cat.", "first", "second")
     first, second = find_mentions([row], config)
     assert first.nouns == second.nouns == ("dog", "cat")
     assert (first.subject, second.subject, first.source_key) == ("first", "second", row.key)
-
-
-@pytest.mark.parametrize(
-    "row", [preference("It is.", "first"), preference("", "first"), preference("A dog.")]
-)
-def test_a_given_preference_without_nouns_or_images_is_dropped(config, row):
-    (dropped,) = find_mentions([row], config)
-    assert isinstance(dropped, Dropped)
-    assert dropped.reason == NO_NOUNS
+    for row in (preference("It is.", "first"), preference("A dog.")):
+        (dropped,) = find_mentions([row], config)
+        assert isinstance(dropped, Dropped)
+        assert dropped.reason == NO_NOUNS

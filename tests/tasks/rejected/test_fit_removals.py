@@ -1,5 +1,4 @@
-"""Vectors of images without an element: what does not fit; `test_choose_removals` compares them
-with open_clip's."""
+"""Vectors of images without an element; `test_choose_removals` compares them with open_clip."""
 
 from dataclasses import replace
 
@@ -24,7 +23,7 @@ def config(tmp_path_factory):
     return FittedConfig(enabled=True, clip=clip, batch_size=4)
 
 
-def test_what_does_not_fit_or_decode_is_a_reason(config):
+def test_what_does_not_fit_or_decode_is_a_reason(config) -> None:
     image = noise_row(0, size=(120, 80))
     removal = removal_of(image, element_of(image.key, "ball"), (10, 20, 50, 60))
     rows = [
@@ -44,7 +43,7 @@ def test_what_does_not_fit_or_decode_is_a_reason(config):
     assert "ball: a patch of 3 x 3 pixels" in results["small"].detail
 
 
-def test_it_is_left_out_unless_clip_chooses(monkeypatch):
+def test_it_is_left_out_unless_clip_chooses(monkeypatch) -> None:
     clip = ClipConfig(model="ViT-B-32", revision="abc")
     embedding = {"embedders": ["gradients", "clip"], "clip": clip}
     profile = Profile.model_validate({"embedding": embedding, "rejections": {"scorer": "clip"}})

@@ -2,7 +2,6 @@
 
 from random import Random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,8 +27,7 @@ def claim(side, kind, selector=None, **fields):
 
 
 def choose(claims, elements, graphs=(FIRST, SECOND)):
-    """Choose among elements of the images, each a name and the ids of its objects; return the
-    scores, and the row."""
+    """Choose among elements (name, ids of objects, area) of the images; return scores and row."""
     rows = {
         image: tuple(
             element_of(image, name, objects=tuple(ids), key=name, area=area)
@@ -54,97 +52,61 @@ def choose(claims, elements, graphs=(FIRST, SECOND)):
 
 
 COUNT = claim(0, "count", A_RED_BALL, count=2)
-FOUR_CLAIMS = [
-    COUNT,
-    claim(0, "exists", A_RED_BALL),
-    claim(1, "exists", A_CUBE),
-    claim(1, "absent", A_RED_BALL),
-]
-BEHIND = claim(0, "relation", A_CUBE, relation="behind", other=A_RED_BALL)
-FAR_CUBE = graph(*BALLS, CUBE.model_copy(update={"depth": "back"}))
 ONE, BOTH, BLUE = ("one", "a", 0.1), ("both", "ab", 0.1), ("cube", "c", 0.1)
 THERE = ("there", "c", 0.1)
 """The cube of the second image."""
 
 
-@pytest.mark.parametrize(
-    ("claims", "first", "second", "graphs", "scores", "chosen"),
-    [
-        # One ball breaks the count; both break count and existence; nobody speaks of the cube.
-        pytest.param(
-            FOUR_CLAIMS,
-            [ONE, BOTH, BLUE],
-            [THERE],
-            (FIRST, SECOND),
-            {"one": 0.25, "both": 0.5, "cube": 0, "there": 0.25},
-            ("both", 0),
-            id="most claims",
-        ),
-        pytest.param(
-            [claim(1, "exists", A_RED_BALL), claim(1, "exists", A_CUBE)],
-            [BLUE],
-            [THERE],
-            (FIRST, SECOND),
-            {"cube": 0, "there": 1},
-            ("there", 1),
-            id="true claims only",
-        ),
-        pytest.param(
-            [BEHIND],
-            [BOTH, ("cube", "c", 0.2), ONE],
-            [],
-            (FAR_CUBE, SECOND),
-            {"both": 1, "cube": 1, "one": 0},
-            ("both", 0),
-            id="a relation",
-        ),
-        pytest.param(
-            [claim(0, "no_change")],
-            [ONE],
-            [THERE],
-            (FIRST, FIRST),
-            {"one": 1, "there": 1},
-            ("one", 0),
-            id="no change",
-        ),
-    ],
-)
-def test_the_candidate_that_breaks_most_claims_is_chosen(
-    claims, first, second, graphs, scores, chosen
-):
-    found, row = choose(claims, {"first": first, "second": second}, graphs)
-    assert found == scores
-    assert (row.element, row.side) == chosen
-    assert (row.maker, row.reason) == ("removal", "")
+def test_the_candidate_that_breaks_most_claims_is_chosen() -> None:
+    exist = [claim(0, "exists", A_RED_BALL), claim(1, "exists", A_CUBE)]
+    claims = [COUNT, *exist, claim(1, "absent", A_RED_BALL)]
+    scores, row = choose(claims, {"first": [ONE, BOTH, BLUE], "second": [THERE]})
+    # One ball breaks the count; both break count and existence; nobody speaks of the cube.
+    assert scores == {"one": 0.25, "both": 0.5, "cube": 0, "there": 0.25}
+    assert (row.element, row.side, row.maker, row.reason) == ("both", 0, "removal", "")
 
 
-@pytest.mark.parametrize(
-    ("candidates", "expected"),
-    [([("m", "a", 0.2), ("z", "a", 0.1)], "z"), ([("z", "a", 0.1), ("m", "a", 0.1)], "m")],
-    ids=["the smaller area", "the lower key"],
-)
-def test_ties_go_to(candidates, expected):
-    _, row = choose([COUNT], {"first": candidates})
-    assert row.element == expected
+def test_claims_that_are_untrue_anyway_do_not_count() -> None:
+    claims = [claim(1, "exists", A_RED_BALL), claim(1, "exists", A_CUBE)]
+    scores, row = choose(claims, {"first": [BLUE], "second": [THERE]})
+    assert scores == {"cube": 0, "there": 1}
+    assert (row.element, row.side) == ("there", 1)
 
 
-@pytest.mark.parametrize(
-    ("elements", "graphs", "scores", "reason"),
-    [
-        ([], (FIRST, SECOND), {}, "no element can be removed"),
-        ([ONE], (FIRST, SECOND), {"one": 0}, "no removal makes the text fit worse"),
-        ([ONE], (FIRST, None), {}, "no element can be removed"),
-    ],
-    ids=["no element", "no claims", "no graph"],
-)
-def test_nothing_to_choose_from(elements, graphs, scores, reason):
-    found, row = choose([], {"first": elements}, graphs)
-    assert (found, row.maker, row.reason) == (scores, "", reason)
+def test_a_relation_breaks_with_either_of_its_things() -> None:
+    behind = claim(0, "relation", A_CUBE, relation="behind", other=A_RED_BALL)
+    far = graph(*BALLS, CUBE.model_copy(update={"depth": "back"}))
+    elements = {"first": [BOTH, ("cube", "c", 0.2), ONE]}
+    scores, row = choose([behind], elements, (far, SECOND))
+    assert scores == {"both": 1, "cube": 1, "one": 0}
+    assert row.element == "both"
+
+
+def test_any_removal_breaks_a_claim_of_no_change() -> None:
+    elements = {"first": [ONE], "second": [THERE]}
+    scores, row = choose([claim(0, "no_change")], elements, (FIRST, FIRST))
+    assert scores == {"one": 1, "there": 1}
+    assert row.element == "one"
+
+
+def test_ties_go_to_the_smaller_area_then_the_lower_key() -> None:
+    _, row = choose([COUNT], {"first": [("m", "a", 0.2), ("z", "a", 0.1)]})
+    assert row.element == "z"
+    _, row = choose([COUNT], {"first": [("z", "a", 0.1), ("m", "a", 0.1)]})
+    assert row.element == "m"
+
+
+def test_nothing_to_choose_from() -> None:
+    scores, row = choose([], {"first": [ONE]})
+    assert (scores, row.maker) == ({"one": 0}, "")
+    assert row.reason == "no removal makes the text fit worse"
+    scores, row = choose([], {"first": [ONE]}, (FIRST, None))
+    assert (scores, row.reason) == ({}, "no element can be removed")
 
 
 @settings(max_examples=200)
 @given(st.integers(0, 2**32), st.integers(1, 9000), st.integers(2, 9000))
-def test_a_crop_is_in_its_image_and_is_not_all_of_it(seed, width, height):
+def test_a_crop_is_in_its_image_and_is_not_all_of_it(seed, width, height) -> None:
     window = draw_crop(Random(seed), width, height, area=(0.01, 0.2))
     assert window == draw_crop(Random(seed), width, height, area=(0.01, 0.2))
     x0, y0, x1, y1 = window
@@ -155,5 +117,5 @@ def test_a_crop_is_in_its_image_and_is_not_all_of_it(seed, width, height):
     assert min(wide, high) < 50 or 0.72 < wide / high < 1.38
 
 
-def test_an_image_of_one_pixel_has_no_crop():
+def test_an_image_of_one_pixel_has_no_crop() -> None:
     assert draw_crop(Random(0), 1, 1, area=(0.01, 0.2)) is None

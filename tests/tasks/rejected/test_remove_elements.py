@@ -77,7 +77,7 @@ def composed(image, row):
     return put_patch(decode_rgb(image.image), row.patch, row.window)
 
 
-def test_the_object_is_gone_and_nothing_else_is_touched(weights):
+def test_the_object_is_gone_and_nothing_else_is_touched(weights) -> None:
     before = decode_rgb(THREE.image).astype(int)
     rows = remove(THREE, ELEMENTS, weights, dilate_pixels=3, feather_pixels=2)
     assert [row.object_ids for row in rows] == [("a",), ("b",), ("c",)]
@@ -93,18 +93,16 @@ def test_the_object_is_gone_and_nothing_else_is_touched(weights):
         assert np.abs(after[mask] - SLOPE[mask]).mean() < 20
 
 
-@pytest.mark.parametrize(
-    "mask",
-    [
-        pytest.param(disc(0, 0, 20), id="first corner"),
-        pytest.param(disc(119, 159, 20), id="last corner"),
-        pytest.param(disc(60, 0, 20), id="a side"),
-        pytest.param(COLUMNS > 100, id="a third"),
-        pytest.param((ROWS == 50) & (COLUMNS == 50), id="a pixel"),
-        pytest.param(ROWS != 60, id="all but a row"),
-    ],
-)
-def test_holes_may_touch_the_borders(mask, weights):
+HOLES = {
+    "first corner": disc(0, 0, 20),
+    "last corner": disc(119, 159, 20),
+    "a pixel": (ROWS == 50) & (COLUMNS == 50),
+    "all but a row": ROWS != 60,
+}
+
+
+@pytest.mark.parametrize("mask", HOLES.values(), ids=HOLES)
+def test_holes_may_touch_the_borders(mask, weights) -> None:
     element = element_of(PLAIN.key, "ball", mask=mask)
     (row,) = remove(PLAIN, [element], weights, dilate_pixels=0, feather_pixels=0)
     assert np.array_equal(composed(PLAIN, row)[~mask], decode_rgb(PLAIN.image)[~mask])
@@ -116,26 +114,24 @@ NO_SURROUNDINGS = "nothing left to fill the hole from"
 OTHER_SIZE = "masks of another size"
 
 
-@pytest.mark.parametrize(
-    ("image", "mask", "reason"),
-    [
-        pytest.param(PLAIN, ALL, NO_SURROUNDINGS, id="everything"),
-        pytest.param(PLAIN, NONE, "empty mask", id="nothing"),
-        # With 5 dilated and 3 feathered, nothing is left.
-        pytest.param(PLAIN, ~disc(60, 80, 6), NO_SURROUNDINGS, id="nearly everything"),
-        pytest.param(PLAIN, ALL[::2], OTHER_SIZE, id="half the height"),
-        pytest.param(PLAIN, ALL.T, OTHER_SIZE, id="on its side"),
-        pytest.param(PIXEL, ALL[:1, :1], NO_SURROUNDINGS, id="one pixel"),
-        pytest.param(PIXEL, NONE[:1, :1], "empty mask", id="one pixel, empty"),
-    ],
-)
-def test_what_cannot_be_removed_says_why(weights, image, mask, reason):
+REFUSED = {
+    "everything": (PLAIN, ALL, NO_SURROUNDINGS),
+    "nothing": (PLAIN, NONE, "empty mask"),
+    # With 5 dilated and 3 feathered, nothing is left.
+    "nearly everything": (PLAIN, ~disc(60, 80, 6), NO_SURROUNDINGS),
+    "half the height": (PLAIN, ALL[::2], OTHER_SIZE),
+    "one pixel": (PIXEL, ALL[:1, :1], NO_SURROUNDINGS),
+}
+
+
+@pytest.mark.parametrize(("image", "mask", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_removed_says_why(weights, image, mask, reason) -> None:
     (dropped,) = remove(image, [element_of(image.key, "ball", mask=mask)], weights)
     assert isinstance(dropped, Dropped)
     assert dropped.reason == reason
 
 
-def test_reasons_come_with_sizes_and_with_what_was_refused_before(weights):
+def test_reasons_come_with_sizes_and_with_what_was_refused_before(weights) -> None:
     elements = [
         element_of(PLAIN.key, "ball", mask=ALL[::2]),
         element_of(PLAIN.key, "sky", mask=ALL, why="too large"),
@@ -146,7 +142,7 @@ def test_reasons_come_with_sizes_and_with_what_was_refused_before(weights):
     assert (refused.reason, refused.detail) == ("its mask was refused", "sky: too large")
 
 
-def test_holes_cut_elsewhere_give_the_same_rows(weights, monkeypatch):
+def test_holes_cut_elsewhere_give_the_same_rows(weights, monkeypatch) -> None:
     masks = [NONE, *(disc(40, 60, radius) for radius in range(2, 20))]
     elements = [*ELEMENTS, *(element_of(THREE.key, "ball", mask=mask) for mask in masks)]
     here = {row.source_key: row for row in remove(THREE, elements, weights, batch_size=4)}
@@ -165,14 +161,14 @@ def test_holes_cut_elsewhere_give_the_same_rows(weights, monkeypatch):
         assert np.abs(difference).max() <= 1
 
 
-def test_removals_by_rendering_need_no_weights():
+def test_removals_by_rendering_need_no_weights() -> None:
     plain = RemovalsConfig()
     assert STAGE.pin(plain) == plain
     assert STAGE.models(plain)[0].startswith("rendered by mitsuba ")
     assert STAGE.processes(plain) is None
 
 
-def test_weights_are_pinned_named_and_loaded_once_per_gpu(weights, monkeypatch, tmp_path):
+def test_weights_are_pinned_named_and_loaded_once_per_gpu(weights, monkeypatch, tmp_path) -> None:
     config = STAGE.pin(RemovalsConfig(inpainter="lama", lama=weights))
     assert STAGE.models(config) == (f"LaMa {config.lama.revision}",)
     assert STAGE.processes(config) == 0

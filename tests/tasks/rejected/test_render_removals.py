@@ -1,5 +1,4 @@
-"""Rendered worlds without one of their things: the light of many samples is the truth, and bad
-fillings are planted."""
+"""Rendered removals: light of many samples is the truth, and bad fillings are planted."""
 
 from dataclasses import dataclass, replace
 
@@ -81,7 +80,7 @@ def morphed(mask, change, width):
     return change(mask.astype(np.uint8), np.ones((width, width))).astype(bool)
 
 
-def test_the_element_and_its_shadow_are_gone_and_all_else_stays(removals):
+def test_the_element_and_its_shadow_are_gone_and_all_else_stays(removals) -> None:
     for removal in removals:
         mask, before, after = removal.mask, removal.before, removal.after
         light, left = difference(before, removal.truth), difference(after, removal.truth)
@@ -95,12 +94,9 @@ def test_the_element_and_its_shadow_are_gone_and_all_else_stays(removals):
         assert same.mean() > 0.5
 
 
-def test_good_removals_pass(removals):
+def test_good_removals_pass_and_planted_fillings_do_not(removals) -> None:
     inspections = [inspect(removal) for removal in removals]
     assert all(made.passed and made.difference <= 1.5 for made in inspections)
-
-
-def test_planted_fillings_do_not(removals):
     planted = []
     for removal in removals:
         before, after, mask = removal.before, removal.after, removal.mask
@@ -116,7 +112,7 @@ def test_planted_fillings_do_not(removals):
     assert sum(not made.passed for made in planted) >= 0.95 * len(planted)
 
 
-def test_what_was_not_rendered_is_not_removed_so():
+def test_what_was_not_rendered_is_not_removed_so() -> None:
     image = photograph(np.zeros((20, 30, 3), np.uint8), graph=graph(thing("a")))
     element = element_of(image.key, "ball", objects=("a",))
     (dropped,) = remove_elements([element], RENDERED, images={image.key: image})

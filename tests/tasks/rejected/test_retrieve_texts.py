@@ -1,5 +1,4 @@
-"""Retrieved texts: the most similar description of another pair, checked false; against a dense
-computation."""
+"""Retrieved texts: the most similar false description, against a dense computation."""
 
 from dataclasses import replace
 
@@ -19,8 +18,7 @@ NO_OTHER, ALL_TRUE = "no other description", "all similar descriptions are true"
 
 
 def retrieve(rows, everything=None, pairs=(), images=None, *, drawn=None, **config):
-    """Retrieve with all pairs in one split, each a component of its own, but for those of
-    ``drawn``."""
+    """Retrieve; pairs are in one split, each a component of its own, but for those ``drawn``."""
     everything = everything or rows
     splits = {row.subject: ("train", row.subject) for row in everything} | (drawn or {})
     columns = ("subject", "split", "component")
@@ -42,8 +40,7 @@ def exists(shape, *, side=0, **named):
 
 
 def names_one_of(things, row):
-    """Return whether a text names the shape of one of the things, with its colour and material if
-    any are given."""
+    """Return whether a text names one of the things, with colour and material if given."""
     claims = CLAIMS.validate_json(row.claims)
     selectors = [one for claim in claims for one in (claim.selector, claim.other) if one.shape]
     fields = ("shape", "colour", "material")
@@ -54,9 +51,8 @@ def names_one_of(things, row):
     )
 
 
-def test_the_most_similar_false_one_is_taken():
-    """Rank all texts densely, those with an object's words first, and compare choice, score and
-    skipped."""
+def test_the_most_similar_false_one_is_taken() -> None:
+    """Rank all texts densely, those with an object's words first."""
     rows, pairs, images = described(range(120))
     contents = [f"{row.first_half} {row.second_half}" for row in rows]
     vectorizer = TfidfVectorizer(token_pattern=r"\w+", stop_words=FUNCTION_WORDS)
@@ -82,7 +78,7 @@ def test_the_most_similar_false_one_is_taken():
         assert result.score == pytest.approx(scores[at, ranked[skipped]])
 
 
-def test_accidentally_true_texts_are_skipped_and_counted():
+def test_accidentally_true_texts_are_skipped_and_counted() -> None:
     two_balls = graph(thing(), thing("b", colour="blue"))
     (pair,), images = rows_of([(two_balls, graph(thing("c", "cube")))])
     tables = ([pair], images)
@@ -106,7 +102,7 @@ def test_accidentally_true_texts_are_skipped_and_counted():
 MINE = description("shows a red ball", "shows a cube", subject="mine")
 
 
-def test_without_graphs_only_equal_texts_are_passed_over():
+def test_without_graphs_only_equal_texts_are_passed_over() -> None:
     same = replace(MINE, key="same", subject="same", source_key="same")
     other = description("shows a red ball", "shows a box")
     (row,) = retrieve([MINE], [MINE, same, other])
@@ -116,7 +112,7 @@ def test_without_graphs_only_equal_texts_are_passed_over():
     assert retrieve([MINE], [MINE, same]) == [dropped]
 
 
-def test_what_another_description_of_the_pair_says_is_skipped():
+def test_what_another_description_of_the_pair_says_is_skipped() -> None:
     mine = description("shows a man in a red jacket", "shows a park", subject="mine")
     sibling = description("depicts the lady in a park", "depicts a lake", subject="mine")
     sibling = replace(sibling, key="sibling")
@@ -125,18 +121,18 @@ def test_what_another_description_of_the_pair_says_is_skipped():
     assert retrieve([mine], [mine, other, sibling])[0].reason == ALL_TRUE
 
 
-def test_texts_without_words_are_no_crash():
+def test_texts_without_words_are_no_crash() -> None:
     (dropped,) = retrieve([description("shows a", "shows the")])
     assert dropped.reason == NO_OTHER
 
 
-def test_a_large_collection_is_sampled_by_key():
+def test_a_large_collection_is_sampled_by_key() -> None:
     rows, *_ = described(range(30))
     index = index_texts(rows, RejectedTextsConfig(max_searched=5), {})
     assert [row.key for row in index.rows] == sorted(row.key for row in rows)[:5]
 
 
-def test_texts_come_from_the_row_s_own_split():
+def test_texts_come_from_the_row_s_own_split() -> None:
     """Not even those of another one that say the same, word for word."""
     held = description("shows a red ball", "shows a box", subject="held")
     same = replace(held, key="s", subject="same", text=held.text.upper())
@@ -154,7 +150,7 @@ def shown(shape, colour, second="shows a metal lamp in a photo studio", claims=(
     return description(f"shows a {colour} metal {shape}", second, claims=[claim, *claims])
 
 
-def test_texts_that_name_an_object_of_the_images_come_first():
+def test_texts_that_name_an_object_of_the_images_come_first() -> None:
     red_and_blue = graph(thing(), thing("b", "cube", "blue"))
     (pair,), images = rows_of([(red_and_blue, graph(thing("c", "cone")))])
     mine = replace(shown("ball", "red"), subject=pair.key)
@@ -165,7 +161,7 @@ def test_texts_that_name_an_object_of_the_images_come_first():
     assert CLAIMS.validate_json(row.claims) == CLAIMS.validate_json(common.claims)
 
 
-def test_texts_of_the_same_world_come_in_turns():
+def test_texts_of_the_same_world_come_in_turns() -> None:
     """Three pairs of one world reject each other's texts once each, however similar others are."""
     pairs, images = rows_of([(graph(thing()), graph(thing("b", "cone")))] * 6)
     colours = ("blue", "green", "orange", "white", "pink", "black")
@@ -178,17 +174,14 @@ def test_texts_of_the_same_world_come_in_turns():
     assert {row.text for row in results} == {row.text for row in rows[:3]}
 
 
-def test_human_texts_get_human_texts_of_other_pairs():
+def test_human_texts_get_human_texts_of_other_pairs() -> None:
     own = person_said("the red car has left the parking lot", subject="p")
     reference = person_said("the parking lot is empty, the red car gone", subject="p")
     others = [
         person_said("the red car has left that parking lot", subject="q"),
         person_said("the blue car has left the parking lot", subject="r"),
-        person_said("two people have come to the red car", subject="s"),
     ]
-    template = description(
-        "shows the red car on the parking lot", "shows the parking lot without the red car"
-    )
+    template = description("shows the red car on the lot", "shows the lot without the red car")
     (row,) = retrieve([own], [own, reference, template, *others])
     assert row.text == "the blue car has left the parking lot"
     assert row.note == "of pair r, unchecked"

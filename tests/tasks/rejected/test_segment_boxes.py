@@ -21,10 +21,10 @@ from pairwright.tasks.rejected.segment_boxes import (
     make_segmenter,
     segment_boxes,
 )
+from tests.fixtures.checkpoints import write_sam
 from tests.fixtures.graphs import graph, thing
 from tests.fixtures.pictures import photograph
 from tests.fixtures.removals import box, boxes_row, tag
-from tests.fixtures.sam_checkpoints import write_sam
 from tests.tasks.models.samples import photographs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -64,7 +64,7 @@ def segment(config, image, tags, boxes):
     return row
 
 
-def test_each_image_has_a_row_of_what_the_segmenter_says(config):
+def test_each_image_has_a_row_of_what_the_segmenter_says(config) -> None:
     rows = list(segment_boxes(ROWS, config, images=BY_KEY))
     segmenter = make_segmenter(config)
     for row, source, pixels in zip(rows, ROWS, PIXELS.values(), strict=True):
@@ -88,20 +88,18 @@ def test_each_image_has_a_row_of_what_the_segmenter_says(config):
     ("shares", "why"),
     [
         ((0, 0, 1, 1), COVERING),
-        ((-3, -3, 4, 4), COVERING),
         ((0.02, 0, 1, 0.98), COVERING),
         ((0.1, 0.1, 0.9, 0.1), OUTSIDE),
         ((0, 1, 1, 2), OUTSIDE),
-        ((0.9, 0.9, 0.2, 0.2), OUTSIDE),
         ((float("nan"), 0, 0.1, 0.1), OUTSIDE),
     ],
 )
-def test_a_box_that_makes_no_mask_says_why(config, shares, why):
+def test_a_box_that_makes_no_mask_says_why(config, shares, why) -> None:
     image = IMAGES["odd"]
     assert segment(config, image, [tag("a")], [part(image, 0, *shares)]).whys == (why,)
 
 
-def test_a_box_that_covers_the_image_does_not_spoil_its_tag(config):
+def test_a_box_that_covers_the_image_does_not_spoil_its_tag(config) -> None:
     image = IMAGES["china"]
     small, whole = part(image, 0, 0.2, 0.2, 0.6, 0.5), part(image, 0, 0, 0, 1, 1)
     both = segment(config, image, [tag("a")], [whole, small])
@@ -112,7 +110,7 @@ def test_a_box_that_covers_the_image_does_not_spoil_its_tag(config):
     assert both.key != alone.key
 
 
-def test_scenes_have_the_renderers_masks():
+def test_scenes_have_the_renderers_masks() -> None:
     ball = np.zeros((6, 8), dtype=bool)
     ball[1:4, :3] = True
     scene = graph(thing("a").model_copy(update={"mask": encode_mask(ball)}))
@@ -129,10 +127,9 @@ def test_scenes_have_the_renderers_masks():
     assert row.mask_scores == (1, 1, 1)
 
 
-def test_the_stage_names_its_weights_and_its_processes(config, tmp_path):
+def test_the_stage_names_its_weights_and_its_processes(config, tmp_path) -> None:
     assert STAGE.models(config) == (f"sam SAM {config.revision}",)
     assert STAGE.models(SegmentationConfig()) == ("scene-graph scene graphs 1",)
-    assert STAGE.pin(SegmentationConfig()) == SegmentationConfig()
     assert STAGE.processes(SegmentationConfig()) is None
     assert STAGE.processes(config) == count_gpus()
     assert pickle.loads(pickle.dumps(STAGE)).processes(config) == count_gpus()

@@ -1,5 +1,4 @@
-"""Preferred texts are split by a served model, whose statements say what the text says and nothing
-else."""
+"""Preferred texts are split by a served model, or by rules where its answer will not do."""
 
 import json
 from functools import partial
@@ -29,7 +28,7 @@ def split(answer, row=ROW):
     return ask_stage(lambda _: answer, split_texts, [row], config)
 
 
-def test_statements_are_those_of_the_model():
+def test_statements_are_those_of_the_model() -> None:
     (row,), (asked,) = split(statements(*FACTS))
     assert (row.text, row.sentences, row.model, row.why) == (CHOSEN, tuple(FACTS), "tiny", "")
     assert (row.source_key, row.subject) == (ROW.key, "image")
@@ -42,32 +41,29 @@ LONG_COAT = statements(*FACTS[:2], "The man wears a long red coat.")
 CUT_OFF = Reply(statements(*FACTS), finish_reason="length")
 
 
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        pytest.param(LONG_COAT, "say something else", id="a word of its own"),
-        pytest.param(statements(*FACTS[:2]), "say something else", id="a sentence lost"),
-        pytest.param("Sure!", "say something else", id="no statements"),
-        pytest.param(CUT_OFF, "cut off (statements.max_tokens=", id="cut off"),
-        pytest.param(Status(400), "refused", id="refused"),
-    ],
-)
-def test_else_texts_are_split_where_sentences_end_and_that_is_said(answer, why):
+MISFITS = {
+    "a word of its own": (LONG_COAT, "say something else"),
+    "a sentence lost": (statements(*FACTS[:2]), "say something else"),
+    "no statements": ("Sure!", "say something else"),
+    "cut off": (CUT_OFF, "cut off (statements.max_tokens="),
+    "refused": (Status(400), "refused"),
+}
+
+
+@pytest.mark.parametrize(("answer", "why"), MISFITS.values(), ids=MISFITS)
+def test_else_texts_are_split_where_sentences_end_and_that_is_said(answer, why) -> None:
     (row,), _ = split(answer)
     assert (row.sentences, row.model) == (RULES, "rules")
     assert row.reason.startswith(BY_RULES)
     assert why in row.reason
 
 
-def test_each_half_is_split_without_what_it_denies():
+def test_each_half_is_split_without_what_it_denies() -> None:
     difference = description("shows a red ball, and no box", "has two blue cubes", subject="pair")
     rows, asked = split(statements("There is a red ball."), difference)
     texts = [(row.text, row.model) for row in rows]
     assert texts == [("a red ball", "tiny"), ("two blue cubes", "rules")]
     assert len(asked) == 2
-
-
-def test_of_halves_that_deny_nothing_is_asked():
     (dropped,), asked = split("", description("has no ball", "has no box", subject="pair"))
     assert isinstance(dropped, Dropped)
     assert not asked

@@ -1,5 +1,4 @@
-"""Swapped texts: the halves exchanged, false by the claims, nothing where exchanging changes no
-truth."""
+"""Swapped texts: the halves exchanged, if that makes them false."""
 
 import pytest
 
@@ -26,7 +25,7 @@ def swap(row, pairs=(), images=None):
     return result
 
 
-def test_swapped_texts_are_false_and_in_the_template():
+def test_swapped_texts_are_false_and_in_the_template() -> None:
     rows, pairs, images = described(range(300))
     results = [(row, swap(row, [pairs[row.subject]], images)) for row in rows]
     dropped = [row for row, result in results if isinstance(result, Dropped)]
@@ -40,7 +39,7 @@ def test_swapped_texts_are_false_and_in_the_template():
         assert isinstance(read_difference(result.text, difference_verbs()), Difference)
 
 
-def test_the_halves_change_places():
+def test_the_halves_change_places() -> None:
     row = description("shows a red ball", "depicts two cones")
     text = description("depicts two cones", "shows a red ball").text
     note = "first and second exchanged, unchecked"
@@ -49,7 +48,7 @@ def test_the_halves_change_places():
     assert 0.8 < result.score < 1
 
 
-def test_claims_decide_whether_the_swap_is_true():
+def test_claims_decide_whether_the_swap_is_true() -> None:
     scene = graph(thing(), thing("b", "cube"))
     (pair,), images = rows_of([(scene, scene)])
     claims = [
@@ -68,7 +67,7 @@ def test_claims_decide_whether_the_swap_is_true():
     ],
     ids=["no change", "equal halves"],
 )
-def test_what_is_true_without_graphs(row):
+def test_what_is_true_without_graphs(row) -> None:
     reason = "swapped text is true"
     assert swap(row) == Dropped(source_key=row.key, reason=reason, detail=row.text)
 
@@ -87,7 +86,7 @@ def test_what_is_true_without_graphs(row):
         ("before it was open, after that closed", "after it was open, before that closed"),
     ],
 )
-def test_a_person_s_text_is_swapped_where_it_names_both_images(text, swapped):
+def test_a_person_s_text_is_swapped_where_it_names_both_images(text, swapped) -> None:
     result = swap(person_said(text, subject="p"))
     assert result.text == swapped
     assert result.note.endswith("unchecked")
@@ -101,7 +100,7 @@ def test_a_person_s_text_is_swapped_where_it_names_both_images(text, swapped):
         "the first image and the second image are identical",
     ],
 )
-def test_a_person_s_text_about_one_image_is_not_swapped(text):
+def test_a_person_s_text_about_one_image_is_not_swapped(text) -> None:
     result = swap(person_said(text, subject="p"))
     assert isinstance(result, Dropped)
     assert result.reason == "does not name both images"

@@ -3,6 +3,7 @@ browser."""
 
 import pytest
 
+from tests.fixtures.build_once import build_once
 from tests.tasks.report.browser import open_chromium
 from tests.tasks.report.handmade import make_given, make_whole
 from tests.tasks.report.handmade_served import make_served
@@ -32,7 +33,12 @@ def served():
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory, made):
     """Return the folder of a report with two pages of pairs."""
-    return report(tmp_path_factory.mktemp("whole"), made, pairs=14)
+
+    def write(folder):
+        folder.mkdir()
+        report(folder, made, pairs=14)
+
+    return build_once(tmp_path_factory, "whole", write) / "report"
 
 
 @pytest.fixture(scope="module")

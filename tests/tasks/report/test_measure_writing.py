@@ -2,10 +2,8 @@
 requests, sentences."""
 
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import replace
 
-import duckdb
 import numpy as np
 import pytest
 
@@ -17,39 +15,6 @@ from tests.tasks.report.handmade import LINE, Handmade, build_handmade, make_who
 from tests.tasks.report.handmade_served import CHAT, LANGUAGE, LINE_SERVED, make_served, request
 
 
-class Given(Tables):
-    """One table in place of a build's."""
-
-    def __init__(self, create, *rows):
-        self.connection = duckdb.connect()
-        self.connection.execute(create)
-        places = ", ".join("?" * len(rows[0]))
-        self.connection.executemany(f"INSERT INTO {create.split()[2]} VALUES ({places})", rows)
-
-    def has(self, name):
-        return True
-
-    @contextmanager
-    def database(self, **columns):
-        yield self.connection
-
-
-@pytest.mark.parametrize(
-    ("texts", "total", "unique"),
-    [
-        pytest.param(["a b", "a b", "a b", "c", "d", "d"], 6, 3, id="the first of equal ones"),
-        pytest.param(["a  b\n", " a b"], 2, 1, id="spaces"),
-        pytest.param(["a b", "A b", "a b.", "a, b"], 4, 4, id="letters and signs"),
-        pytest.param(["", None], 2, 1, id="no texts"),
-    ],
-)
-def test_the_first_of_equal_sentences_is_unique(texts, total, unique):
-    rows = [[text, 1] for text in texts]
-    table = Given("CREATE TABLE described (text VARCHAR, attempts INT)", *rows)
-    measured = measure_writing.measure_differences(table, [])
-    assert (measured.total, measured.total - measured.repeated) == (total, unique)
-
-
 def measure(measuring, root, made, until, line=LINE, **tables):
     """Measure a dataset of which some tables are others."""
     changed = Handmade({**made.tables, **tables})
@@ -57,8 +22,8 @@ def measure(measuring, root, made, until, line=LINE, **tables):
         return measuring(Tables(build), counts)
 
 
-def test_descriptions_of_a_dataset(tmp_path, small):
-    texts = ["One.", "One. ", "Two.", "Nothing differs.", "Nothing differs."]
+def test_descriptions_of_a_dataset(tmp_path, small) -> None:
+    texts = ["A  b.\n", " A b. ", "a b.", "A b", "A b"]
     rows = [
         replace(row, text=text, attempts=1 + n % 2)
         for n, (row, text) in enumerate(zip(small.of("differences"), texts, strict=False))
@@ -79,7 +44,7 @@ def test_descriptions_of_a_dataset(tmp_path, small):
     assert (counts.again, counts.lost, counts.asked) == (2, 2, 7)
 
 
-def test_descriptions_of_which_all_were_refused(tmp_path, small):
+def test_descriptions_of_which_all_were_refused(tmp_path, small) -> None:
     refused = [Dropped(source_key=row.key, reason="empty half") for row in small.of("pairs")]
     counts = measure(
         measure_writing.measure_differences, tmp_path, small, "differences", differences=refused
@@ -87,24 +52,7 @@ def test_descriptions_of_which_all_were_refused(tmp_path, small):
     assert (counts.total, counts.lost) == (0, counts.asked)
 
 
-@pytest.mark.parametrize(
-    ("lists", "counts"),
-    [
-        (
-            [["counts, locations", "counts"], [""], [], ["attributes", "", "of the moon"]],
-            {"counts": 1, "locations": 1, "attributes": 1, measure_writing.UNLABELLED: 2},
-        ),
-        ([[], []], {}),
-    ],
-    ids=["some", "none"],
-)
-def test_axes_of_statements(lists, counts):
-    rows = map(list, enumerate(lists))
-    table = Given("CREATE TABLE comparisons (number INT, axes VARCHAR[])", *rows)
-    assert measure_writing.count_axes(table) == counts
-
-
-def test_comparisons_of_a_dataset(tmp_path, small):
+def test_comparisons_of_a_dataset(tmp_path, small) -> None:
     """The first has two commonalities, nine words, and a difference without an axis; all others
     have four words and three axes of two differences. The first three have an answer."""
     user, assistant = Turn(role="user", text="q"), Turn(role="assistant", text="a")
@@ -113,13 +61,13 @@ def test_comparisons_of_a_dataset(tmp_path, small):
             row,
             commonalities=("Both show a table.",),
             differences=("One two three.", "Four."),
-            axes=("object types", "counts, attributes"),
+            axes=("object types", "counts, attributes, of the moon"),
             conversation=(user, assistant),
         )
         for row in small.of("comparisons")
     ]
     both = ("Both show a very old table.", "Both are warm.")
-    rows[0] = replace(rows[0], commonalities=both, axes=("object types", ""))
+    rows[0] = replace(rows[0], commonalities=both, axes=("object types", "object types", ""))
     for number, letter in enumerate("ABA"):
         answer = Turn(role="assistant", text=letter)
         rows[number] = replace(rows[number], conversation=(user, assistant, user, answer))
@@ -143,7 +91,7 @@ def test_comparisons_of_a_dataset(tmp_path, small):
     assert measured.answers == {"A": 2, "B": 1}
 
 
-def test_checks_that_passed_and_failed_with_reasons_and_scores(tmp_path):
+def test_checks_that_passed_and_failed_with_reasons_and_scores(tmp_path) -> None:
     made = make_served(4, 3)
     checks = measure(
         lambda tables, _: [
@@ -163,7 +111,7 @@ def test_checks_that_passed_and_failed_with_reasons_and_scores(tmp_path):
     assert any(row.why == NOTHING_AFFIRMED for row in made.of("grounded"))
 
 
-def test_reasons_that_say_something_of_a_text():
+def test_reasons_that_say_something_of_a_text() -> None:
     assert all(measure_writing.says_something(why) for why in (*AGAINST, SEEN_IN_SAME))
     assert not any(measure_writing.says_something(why) for why in ("", NO_RATING, NOTHING_AFFIRMED))
 
@@ -175,7 +123,7 @@ def measure_requests(root, made, until="preferences", **tables):
     return measure(measuring, root, made, until, LINE_SERVED, **tables)
 
 
-def test_requests_of_captions(tmp_path):
+def test_requests_of_captions(tmp_path) -> None:
     made = make_whole(2, 2)
     split = request("split", 2, model="other", latency=9.0, tokens=(10, 5))
     cut = request("describe", 3, latency=2.0, finish="length")
@@ -199,7 +147,7 @@ def test_requests_of_captions(tmp_path):
     assert list(other.revisions) == [""]
 
 
-def test_a_request_counts_once(tmp_path):
+def test_a_request_counts_once(tmp_path) -> None:
     """The description that was taken holds its requests, too."""
     made = make_served(2, 3)
     uses = measure_requests(tmp_path, made)
@@ -212,7 +160,7 @@ def test_a_request_counts_once(tmp_path):
     assert {use.model for use in uses if use.stage in ("comparisons", "questions")} == {LANGUAGE}
 
 
-def test_many_requests_are_counted_across_parts_and_chunks(tmp_path, monkeypatch):
+def test_many_requests_are_counted_across_parts_and_chunks(tmp_path, monkeypatch) -> None:
     """Each request stands twice in its row and counts once; one model has the even numbers, one the
     odd."""
     monkeypatch.setattr("pairwright.tasks.report.query_tables.CHUNK_ROWS", 3)

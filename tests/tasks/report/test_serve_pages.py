@@ -25,8 +25,8 @@ def statuses(keys, url):
 
 def test_a_key_lets_in_once_and_the_entry_always():
     keys = Keys(1234)
-    assert statuses(keys, keys.url(next(iter(keys.once)))) == [303, 401]
-    assert statuses(keys, keys.url(keys.entry)) == [303, 303]
+    assert statuses(keys, keys.page_url(next(iter(keys.once)))) == [303, 401]
+    assert statuses(keys, keys.page_url(keys.entry)) == [303, 303]
 
 
 def test_secrets_are_long_and_of_one_start():

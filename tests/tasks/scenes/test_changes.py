@@ -75,7 +75,7 @@ def outcomes(drafts):
     return outcomes
 
 
-def test_worlds_stand_and_can_be_seen(drafts):
+def test_worlds_stand_and_can_be_seen(drafts) -> None:
     for draft in drafts:
         scene = draft.scene
         assert plan.LEAST <= len(scene.things) <= plan.MOST
@@ -88,7 +88,7 @@ def test_worlds_stand_and_can_be_seen(drafts):
         assert all(thing.z == 0 for thing in scene.things if not thing.support)
 
 
-def test_words_tell_things_apart_outside_of_groups(drafts):
+def test_words_tell_things_apart_outside_of_groups(drafts) -> None:
     for draft in drafts:
         words = Counter(thing.phrase for thing in draft.scene.things if not thing.group)
         words.update({thing.phrase for thing in draft.scene.things if thing.group})
@@ -96,7 +96,7 @@ def test_words_tell_things_apart_outside_of_groups(drafts):
 
 
 @pytest.mark.parametrize("kind", CONTENT)
-def test_a_change_alters_what_it_names_and_nothing_else(outcomes, kind):
+def test_a_change_alters_what_it_names_and_nothing_else(outcomes, kind) -> None:
     for one in outcomes(kind):
         old, new = things_of(one.before), things_of(one.after)
         altered = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
@@ -106,7 +106,7 @@ def test_a_change_alters_what_it_names_and_nothing_else(outcomes, kind):
 
 
 @pytest.mark.parametrize("kind", ["size", "colour", "pose", "text", "material"])
-def test_an_attribute_changes_clearly(outcomes, kind):
+def test_an_attribute_changes_clearly(outcomes, kind) -> None:
     for one in outcomes(kind):
         change = one.change
         assert one.is_all_that_differs(**{kind: change.after})
@@ -115,7 +115,7 @@ def test_an_attribute_changes_clearly(outcomes, kind):
         assert not one.new.group
 
 
-def test_a_material_changes_from_or_to_metal(outcomes):
+def test_a_material_changes_from_or_to_metal(outcomes) -> None:
     for one in outcomes("material"):
         materials = (one.change.before, one.change.after)
         assert "metal" in materials
@@ -124,7 +124,7 @@ def test_a_material_changes_from_or_to_metal(outcomes):
         assert one.new.shape not in ("chair", "sign")
 
 
-def test_a_thing_is_turned_to_another_side(outcomes):
+def test_a_thing_is_turned_to_another_side(outcomes) -> None:
     for one in outcomes("orientation"):
         assert one.is_all_that_differs(yaw=one.new.yaw)
         facings = [one.before.camera.facing(thing)[0] for thing in (one.old, one.new)]
@@ -132,7 +132,7 @@ def test_a_thing_is_turned_to_another_side(outcomes):
 
 
 @pytest.mark.parametrize(("kind", "rests"), [("disappearance", False), ("removal", True)])
-def test_a_thing_that_carries_nothing_goes(outcomes, kind, rests):
+def test_a_thing_that_carries_nothing_goes(outcomes, kind, rests) -> None:
     for one in outcomes(kind):
         assert one.new is None
         assert one.change.before == one.old.phrase
@@ -140,12 +140,7 @@ def test_a_thing_that_carries_nothing_goes(outcomes, kind, rests):
         assert all(thing.support != one.old.id for thing in one.after.scene.things)
 
 
-def test_a_thing_comes(outcomes):
-    for one in outcomes("addition"):
-        assert (one.old, one.change.after) == (None, one.new.phrase)
-
-
-def test_a_thing_on_the_ground_moves_to_another_clear_place(outcomes):
+def test_a_thing_on_the_ground_moves_to_another_clear_place(outcomes) -> None:
     for one in outcomes("move"):
         old, new, camera = one.old, one.new, one.before.camera
         assert one.is_all_that_differs(x=new.x, y=new.y, yaw=new.yaw)
@@ -158,7 +153,9 @@ def test_a_thing_on_the_ground_moves_to_another_clear_place(outcomes):
         assert all(place.clear for place in places)
 
 
-def test_another_thing_stands_in_the_same_place(outcomes):
+def test_a_thing_comes_or_another_stands_in_its_place(outcomes) -> None:
+    for one in outcomes("addition"):
+        assert (one.old, one.change.after) == (None, one.new.phrase)
     for one in outcomes("substitution"):
         old, new = one.old, one.new
         assert old.shape != new.shape
@@ -166,7 +163,7 @@ def test_another_thing_stands_in_the_same_place(outcomes):
         assert (one.change.before, one.change.after) == (old.phrase, new.phrase)
 
 
-def test_counts_change_by_one_or_two(outcomes):
+def test_counts_change_by_one_or_two(outcomes) -> None:
     for one in outcomes("counting"):
         groups = [
             [thing for thing in draft.scene.things if thing.group == "group-1"]

@@ -15,7 +15,7 @@ CAR = Thing("car", "car", "red", "metal", "large", x=0.4, y=0.3)
 @pytest.mark.parametrize(
     ("yaw", "facing"), [(0, "front"), (90, "right"), (180, "back"), (-90, "left")]
 )
-def test_facing_is_as_the_viewer_sees_it(yaw, facing):
+def test_facing_is_as_the_viewer_sees_it(yaw, facing) -> None:
     thing = replace(CAR, x=0.0, y=0.0, yaw=np.radians(yaw))
     assert FRONT.facing(thing)[0] == facing
     # The front of the car, from the middle of its hull: on the photograph it points the same way.
@@ -37,7 +37,6 @@ WORDS = ("left", "centre", "right"), ("front", "middle", "back")
         (71, 0, False),
         (85, 0, False),
         (86, 1, False),
-        (100, 1, False),
         (102, 1, True),
         (154, 1, True),
         (156, 1, False),
@@ -45,7 +44,7 @@ WORDS = ("left", "centre", "right"), ("front", "middle", "back")
         (187, 2, True),
     ],
 )
-def test_columns_are_thirds_of_the_picture(middle, column, clear):
+def test_columns_are_thirds_of_the_picture(middle, column, clear) -> None:
     mask = np.zeros((192, 256), bool)
     mask[90:99, middle - 5 : middle + 5] = True
     place = FRONT.position_of(BALL, mask)
@@ -68,14 +67,14 @@ def test_columns_are_thirds_of_the_picture(middle, column, clear):
         (0.82, 2, True),
     ],
 )
-def test_depths_are_thirds_of_the_place(away, depth, clear):
+def test_depths_are_thirds_of_the_place(away, depth, clear) -> None:
     mask = np.zeros((192, 256), bool)
     mask[90:99, 123:133] = True
     place = FRONT.position_of(replace(BALL, y=TARGET[1] + away), mask)
     assert (place.column, place.depth, place.clear) == ("centre", WORDS[1][depth], clear)
 
 
-def test_a_thing_is_elsewhere_where_both_places_are_clear_and_differ():
+def test_a_thing_is_elsewhere_where_both_places_are_clear_and_differ() -> None:
     here, there = Position("left", "front", clear=True), Position("left", "back", clear=True)
     assert here.is_clearly_not(there)
     assert not here.is_clearly_not(here)
@@ -84,7 +83,7 @@ def test_a_thing_is_elsewhere_where_both_places_are_clear_and_differ():
 
 
 @pytest.mark.parametrize("view", [View(0, 30, ""), View(13, 21, ""), View(-13, 41, "")])
-def test_silhouettes_are_where_the_renderer_sees_things(view):
+def test_silhouettes_are_where_the_renderer_sees_things(view) -> None:
     from pairwright.tasks.scenes.render import survey
 
     things = (

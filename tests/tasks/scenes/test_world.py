@@ -24,16 +24,14 @@ def ball(name, **where):
     return Thing(name, "ball", "red", "rubber", "medium", **where)
 
 
-def test_what_a_thing_rests_on_is_named():
+def test_what_a_thing_rests_on_is_named() -> None:
     cube = Thing("object-1", "cube", "blue", "rubber", "large")
     graph = look(cube, ball("object-2", z=cube.height, support="object-1"))[1]
-    assert [(thing.support, thing.rests_on) for thing in graph.objects] == [
-        (None, None),
-        ("object-1", "cube"),
-    ]
+    rests = [(thing.support, thing.rests_on) for thing in graph.objects]
+    assert rests == [(None, None), ("object-1", "cube")]
 
 
-def test_visible_share_of_a_half_hidden_thing():
+def test_visible_share_of_a_half_hidden_thing() -> None:
     # A medium ball, 0.68 wide, behind a large cube of 0.82: its upper part shows.
     free = look(ball("object-1", y=1.2))[1].objects[0]
     cube = Thing("object-2", "cube", "blue", "rubber", "large", y=0.3)
@@ -44,11 +42,9 @@ def test_visible_share_of_a_half_hidden_thing():
     assert hidden.visible == pytest.approx(shown, abs=0.06)
 
 
-def test_changed_pixels_are_those_of_the_thing():
-    before, after = (
-        look(ball("object-1"), ball("object-2", x=1.5))[0],
-        look(ball("object-2", x=1.5))[0],
-    )
+def test_changed_pixels_are_those_of_the_thing() -> None:
+    before, _ = look(ball("object-1"), ball("object-2", x=1.5))
+    after, _ = look(ball("object-2", x=1.5))
     gone = before.mask("object-1")
     assert before.count_changed(after, {"object-1"}) == gone.sum() > 100
     assert before.count_changed(after, {"object-2"}) == 0

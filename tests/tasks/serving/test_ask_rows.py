@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pairwright.schemas.rows import Dropped, Failed, ItemRow
+from pairwright.schemas.rows import Dropped, ItemRow
 from pairwright.tasks.serving.ask_rows import AHEAD
 from pairwright.tasks.serving.loop import run_coroutine
 from pairwright.tasks.store.answers import Answers
@@ -35,8 +35,7 @@ def answer_first_only(request):
 
 
 def tasks_left():
-    """Return how many tasks the background loop has beside this question; ended ones have some time
-    to go."""
+    """Return how many tasks the background loop has left, once ended ones had time to go."""
 
     async def count():
         return len(asyncio.all_tasks()) - 1
@@ -47,7 +46,7 @@ def tasks_left():
     return left
 
 
-def test_rows_are_taken_when_there_is_room_for_them():
+def test_rows_are_taken_when_there_is_room_for_them() -> None:
     taken = 0
 
     def rows():
@@ -64,7 +63,7 @@ def test_rows_are_taken_when_there_is_room_for_them():
     assert taken == 200
 
 
-def test_a_row_may_give_several_results_or_none():
+def test_a_row_may_give_several_results_or_none() -> None:
     odd = Dropped(source_key=item(2).key, reason="odd")
 
     async def work(row, chat):
@@ -81,20 +80,6 @@ def test_a_row_may_give_several_results_or_none():
     assert [result for result in results if isinstance(result, Dropped)] == [odd]
 
 
-def test_a_refused_question_drops_its_row_and_an_unanswered_one_fails_it():
-    faults = {"1": Status(400, "too long"), "2": Status(500, "broken")}
-    with chat_server(lambda request: faults.get(request.text, "good")) as server:
-        results = ask_all(items(4), config_of(server, max_attempts=3))
-        by_key = {result.source_key: result for result in results}
-    zero, first, second, third = (by_key[item(number).key] for number in range(4))
-    why = {"reason": "the server refused the request", "detail": "too long"}
-    assert first == Dropped(source_key=item(1).key, **why)
-    detail = f"HTTP 500: broken (3 tries, last at {server.url})"
-    assert second == Failed(source_key=item(2).key, reason="server error", detail=detail)
-    assert isinstance(zero, ItemRow)
-    assert isinstance(third, ItemRow)
-
-
 FAULTS = [
     Status(500),
     Status(429),
@@ -109,7 +94,7 @@ FAULTS = [
 ]
 
 
-def test_faults_of_all_kinds_lose_no_row_and_double_none():
+def test_faults_of_all_kinds_lose_no_row_and_double_none() -> None:
     """Every tenth question meets a fault at first, each kind twice."""
     faults = {str(10 * number): fault for number, fault in enumerate(FAULTS * 2)}
     with chat_server(lambda request: faults.pop(request.text, None) or echo(request)) as server:
@@ -118,7 +103,7 @@ def test_faults_of_all_kinds_lose_no_row_and_double_none():
         assert len(server.asked) == 220
 
 
-def test_an_error_of_the_work_ends_the_rest():
+def test_an_error_of_the_work_ends_the_rest() -> None:
     async def work(row, chat):
         if row.name == "3":
             raise ZeroDivisionError
@@ -131,7 +116,7 @@ def test_an_error_of_the_work_ends_the_rest():
 
 
 @pytest.mark.parametrize("leave", [lambda results: results.close(), id], ids=["close", "collect"])
-def test_an_iterator_that_is_left_alone_cancels_what_is_under_way(leave):
+def test_an_iterator_that_is_left_alone_cancels_what_is_under_way(leave) -> None:
     with chat_server(answer_first_only) as server:
         before = threading.active_count()
         results = ask_all(items(30), config_of(server))
@@ -144,7 +129,7 @@ def test_an_iterator_that_is_left_alone_cancels_what_is_under_way(leave):
         assert threading.active_count() <= before + server.connections + 1
 
 
-def test_several_threads_share_a_client():
+def test_several_threads_share_a_client() -> None:
     with chat_server(echo) as server:
         config = config_of(server, max_concurrency=6)
         with ThreadPoolExecutor(3) as threads:
@@ -153,7 +138,7 @@ def test_several_threads_share_a_client():
         assert server.most <= 6
 
 
-def test_known_answers_are_not_asked_for_again(tmp_path):
+def test_known_answers_are_not_asked_for_again(tmp_path) -> None:
     faults = [Status(500), Status(429), Raw(b"no")]
 
     def answer(request):
@@ -188,7 +173,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_killed_run_repeats_no_finished_request(tmp_path):
+def test_a_killed_run_repeats_no_finished_request(tmp_path) -> None:
     path = tmp_path / "x.answers"
     with chat_server(lambda request: Reply(echo(request), after=0.01)) as server:
         command = [sys.executable, "-c", SCRIPT, server.url, str(path)]
@@ -209,9 +194,8 @@ def test_a_killed_run_repeats_no_finished_request(tmp_path):
     assert len(after) == len(set(after)) == 120 - known
 
 
-def test_an_interpreter_that_ends_in_the_middle_ends_quietly(tmp_path):
-    """That a step takes long is no fault: asyncio warns of it in this mode, and tells of tasks left
-    behind as errors."""
+def test_an_interpreter_that_ends_in_the_middle_ends_quietly(tmp_path) -> None:
+    """In this mode asyncio tells of tasks left behind as errors, and warns of slow steps."""
     leave = "raise SystemExit(f'left at {result.name}')"
     script = 'import logging\nlogging.getLogger("asyncio").setLevel("ERROR")\n'
     script += SCRIPT.replace("print(result.name, flush=True)", leave)

@@ -21,7 +21,7 @@ def echo(request):
     return request.text
 
 
-def test_each_try_waits_longer_than_the_one_before(monkeypatch):
+def test_each_try_waits_longer_than_the_one_before(monkeypatch) -> None:
     times = []
     monkeypatch.setattr("pairwright.tasks.serving.client.random.uniform", lambda _, most: most)
 
@@ -36,28 +36,24 @@ def test_each_try_waits_longer_than_the_one_before(monkeypatch):
     assert all(wait >= least for wait, least in zip(waits, (0.05, 0.1, 0.15, 0.15), strict=True))
 
 
-def test_retry_after_is_capped_by_patience():
+def test_retry_after_is_capped_by_patience() -> None:
     with chat_server(lambda _: Status(429, headers={"Retry-After": "86400"})) as server:
         with pytest.raises(ServerError, match=r"0\.3 s .*HTTP 429"):
             ask_now(config_of(server, patience_seconds=0.3))
         assert len(server.asked) == 2, "once more when patience ends"
 
 
-def test_waiting_for_a_server_that_is_gone_uses_up_no_attempts():
-    with chat_server(lambda _: "good") as server:
-        server.stop()
-        threading.Timer(0.4, server.start).start()
-        assert ask_now(config_of(server, max_attempts=1, patience_seconds=60)).text == "good"
-
-
-def test_waiting_for_a_server_that_is_busy_uses_up_no_attempts():
+def test_waiting_for_a_gone_or_busy_server_uses_up_no_attempts() -> None:
     faults = [Status(503)] * 9
     with chat_server(lambda _: faults.pop() if faults else "good") as server:
-        assert ask_now(config_of(server, max_attempts=1, patience_seconds=60)).text == "good"
+        config = config_of(server, max_attempts=1, patience_seconds=60)
+        server.stop()
+        threading.Timer(0.4, server.start).start()
+        assert ask_now(config).text == "good"
         assert len(server.asked) == 10
 
 
-def test_failed_shards_halve_patience_until_an_answer():
+def test_failed_shards_halve_patience_until_an_answer() -> None:
     with chat_server(lambda _: "good") as server:
         config = config_of(server, patience_seconds=0.2)
         server.stop()
@@ -71,7 +67,7 @@ def test_failed_shards_halve_patience_until_an_answer():
             list(ask_all(items(10), config))
 
 
-def test_one_fatal_question_does_not_condemn_the_server():
+def test_one_fatal_question_does_not_condemn_the_server() -> None:
     with chat_server(lambda _: Hang()) as server:
         how = {"timeout_seconds": 0.3, "max_attempts": 4, "patience_seconds": 0.05}
         (result,) = ask_all(items(1), config_of(server, **how))
@@ -80,7 +76,7 @@ def test_one_fatal_question_does_not_condemn_the_server():
     assert result.reason == "no answer in time"
 
 
-def test_a_dead_endpoint_costs_no_row_is_logged_once_and_tried_again(caplog):
+def test_a_dead_endpoint_costs_no_row_is_logged_once_and_tried_again(caplog) -> None:
     with chat_server(echo) as dead, chat_server(echo) as alive:
         config = config_of(dead, alive, max_attempts=1)
         dead.stop()
@@ -91,7 +87,7 @@ def test_a_dead_endpoint_costs_no_row_is_logged_once_and_tried_again(caplog):
         assert dead.asked
 
 
-def test_all_endpoints_together_get_no_more_than_the_limit():
+def test_all_endpoints_together_get_no_more_than_the_limit() -> None:
     under_way = set()
     most = 0
 
@@ -109,7 +105,7 @@ def test_all_endpoints_together_get_no_more_than_the_limit():
     assert most == 5
 
 
-def test_the_number_of_requests_falls_when_the_server_is_full():
+def test_the_number_of_requests_falls_when_the_server_is_full() -> None:
     under_way, refused, lock, was_full = 0, 0, threading.Lock(), threading.Event()
 
     def answer(request):
@@ -151,7 +147,7 @@ def open_endpoints(*, patience_s=60.0):
     return Endpoints([endpoint], most=1, patience_s=patience_s, pace=pace), connection
 
 
-def test_a_turn_that_nobody_waits_for_any_more_is_given_back():
+def test_a_turn_that_nobody_waits_for_any_more_is_given_back() -> None:
     async def act():
         endpoints, _ = open_endpoints()
         endpoint = await endpoints.acquire()
@@ -172,7 +168,7 @@ def test_a_turn_that_nobody_waits_for_any_more_is_given_back():
         pytest.param(ServerError("no key"), "no key", id="refused"),
     ],
 )
-def test_all_who_wait_are_told_that_there_is_nothing_to_wait_for(fault, message):
+def test_all_who_wait_are_told_that_there_is_nothing_to_wait_for(fault, message) -> None:
     async def act():
         endpoints, connection = open_endpoints(patience_s=0.0)
         endpoint = await endpoints.acquire()
@@ -206,13 +202,13 @@ def overload(limiter, *, together, times=1):
     return limiter.limit
 
 
-def test_the_limit_doubles_with_each_round_up_to_the_most():
+def test_the_limit_doubles_with_each_round_up_to_the_most() -> None:
     limiter = Limiter(most=30, start=4)
     assert [answer_many(limiter, count) for count in (4, 8, 1000)] == [8, 16, 30]
     assert Limiter(most=2, start=4).limit == 2
 
 
-def test_an_overload_halves_the_limit_once_and_answers_raise_it_by_one():
+def test_an_overload_halves_the_limit_once_and_answers_raise_it_by_one() -> None:
     limiter = Limiter(most=64, start=16)
     assert overload(limiter, together=16, times=5) == 8
     assert [answer_many(limiter, count) for count in (7, 1, 8, 1)] == [8, 9, 9, 10]

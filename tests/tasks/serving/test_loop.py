@@ -1,5 +1,4 @@
-"""The loop in the background ends with its process, and the guard ends the server that it stands
-before."""
+"""The background loop ends with its process, and the guard ends its server."""
 
 import asyncio
 import multiprocessing
@@ -23,7 +22,7 @@ async def name_thread():
     return threading.current_thread().name
 
 
-def test_there_is_one_loop_in_a_thread_of_its_own():
+def test_there_is_one_loop_in_a_thread_of_its_own() -> None:
     assert [run_coroutine(double(number)) for number in range(3)] == [0, 2, 4]
     assert background() is background()
     assert run_coroutine(name_thread()) == "served models"
@@ -33,7 +32,7 @@ def work():
     assert run_coroutine(double(2)) == 4
 
 
-def test_a_worker_process_ends_by_itself():
+def test_a_worker_process_ends_by_itself() -> None:
     process = multiprocessing.get_context("spawn").Process(target=work)
     process.start()
     process.join(60)
@@ -54,21 +53,21 @@ def start_shell(script, **how):
 LOOP = "while :; do sleep 0.05; done"
 
 
-def test_it_ends_as_the_command_ends_with_all_that_this_leaves_behind():
+def test_it_ends_as_the_command_ends_with_all_that_this_leaves_behind() -> None:
     with start_shell("sleep 600 & echo $!; exit 7") as running:
         left = running.stdout.readline()
         assert running.wait() == 7
         assert not is_there(int(left))
 
 
-def test_the_command_has_its_time_to_end():
+def test_the_command_has_its_time_to_end() -> None:
     with start_shell(f"trap 'sleep 0.3; exit 5' TERM; echo ready; {LOOP}") as running:
         running.stdout.readline()
         running.terminate()
         assert running.wait() == 5
 
 
-def test_a_command_that_will_not_end_is_killed_with_its_children():
+def test_a_command_that_will_not_end_is_killed_with_its_children() -> None:
     with start_shell(f"trap '' TERM; sleep 600 & echo $!; {LOOP}", grace_s=0.3) as running:
         child = running.stdout.readline()
         running.terminate()
@@ -76,12 +75,12 @@ def test_a_command_that_will_not_end_is_killed_with_its_children():
         assert not is_there(int(child))
 
 
-def test_a_parent_that_has_gone_already_ends_the_command():
+def test_a_parent_that_has_gone_already_ends_the_command() -> None:
     with start("/bin/sleep", "600", parent=os.getppid()) as running:
         assert running.wait() == 256 - signal.SIGTERM
 
 
-def test_it_loads_nothing_of_the_project():
+def test_it_loads_nothing_of_the_project() -> None:
     run_guard = f"import runpy, sys; runpy.run_path({str(guard.__file__)!r}, run_name='guard'); "
     command = [sys.executable, "-IS", "-c", run_guard + "print(*sys.modules)"]
     process = subprocess.run(command, capture_output=True, text=True, check=True)

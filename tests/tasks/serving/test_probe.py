@@ -1,5 +1,4 @@
-"""What a build finds out of its servers when it starts: which model they serve, and whether they
-hold to a form."""
+"""What a build finds out of its servers: their model, and whether they hold to a form."""
 
 import json
 import sys
@@ -48,39 +47,35 @@ def refused(words, error=ConfigError):
     return pytest.raises(error, match=words)
 
 
-def test_the_only_model_is_filled_in_and_nothing_else_changes():
+def test_the_only_model_is_filled_in_and_nothing_else_changes() -> None:
     with chat_server(obeys_all, models=["tiny"]) as server:
         config = ChatConfig(endpoint=(server.url,), revision="abc", temperature=0.3)
         filled = {"model": "tiny", "structured_output": "vllm"}
         assert probe_model(config) == config.model_copy(update=filled)
+        server.asked.clear()
+        assert probe(server, structured_output="json").structured_output == "json"
+        assert server.asked == [], "a named form is not asked about"
 
 
-@pytest.mark.parametrize(
-    ("answer", "structured"),
-    [
-        pytest.param(obeys_all, "vllm", id="all forms"),
-        pytest.param(obeys_schemas, "json", id="schemas"),
-        pytest.param(refuses_unknown_fields, "json", id="schemas, and refuses others"),
-        pytest.param(lambda _: f"{WORD} is what I was told to say", "none", id="words around"),
-        pytest.param(lambda _: '{"word": "hello"}', "none", id="another word"),
-        pytest.param(lambda _: "[" * 20_000, "none", id="deeply nested"),
-        pytest.param(lambda _: Status(400, "no grammars here"), "none", id="refused"),
-        pytest.param(lambda _: Reply(None, finish_reason="length"), "none", id="cut"),
-        pytest.param(lambda _: Reply("", finish_reason="content_filter"), "none", id="empty"),
-    ],
-)
-def test_structured_output_is_what_an_answer_shows(answer, structured):
+SERVERS = {
+    "all forms": (obeys_all, "vllm"),
+    "schemas": (obeys_schemas, "json"),
+    "schemas, and refuses others": (refuses_unknown_fields, "json"),
+    "words around": (lambda _: f"{WORD} is what I was told to say", "none"),
+    "another word": (lambda _: '{"word": "hello"}', "none"),
+    "deeply nested": (lambda _: "[" * 20_000, "none"),
+    "refused": (lambda _: Status(400, "no grammars here"), "none"),
+    "cut": (lambda _: Reply(None, finish_reason="length"), "none"),
+}
+
+
+@pytest.mark.parametrize(("answer", "structured"), SERVERS.values(), ids=SERVERS)
+def test_structured_output_is_what_an_answer_shows(answer, structured) -> None:
     with chat_server(answer) as server:
         assert probe(server).structured_output == structured
 
 
-def test_a_form_that_the_profile_names_is_not_asked_about():
-    with chat_server(obeys_all) as server:
-        assert probe(server, structured_output="json").structured_output == "json"
-        assert server.asked == []
-
-
-def test_of_several_models_one_must_be_named_that_is_served():
+def test_of_several_models_one_must_be_named_that_is_served() -> None:
     with chat_server(obeys_all, models=["one", "two"]) as server:
         with refused(rf"models\.chat\.model: .*{server.url}.*: one, two$"):
             probe(server)
@@ -90,13 +85,13 @@ def test_of_several_models_one_must_be_named_that_is_served():
         assert probe(server, model="two").model == "two"
 
 
-def test_no_endpoint_is_refused_with_what_to_do():
+def test_no_endpoint_is_refused_with_what_to_do() -> None:
     with refused(r"^models\.chat\.endpoint: .*--until mining\)$"):
         probe_model(ChatConfig(model="tiny"))
 
 
 @pytest.mark.parametrize("inside", ["", "checkpoint"])
-def test_a_model_of_which_a_server_knows_only_a_part_is_refused(tmp_path, inside):
+def test_a_model_of_which_a_server_knows_only_a_part_is_refused(tmp_path, inside) -> None:
     """Also where the server says what it serves."""
     (tmp_path / inside).mkdir(exist_ok=True)
     (tmp_path / inside / "differential.json").write_text("{}")
@@ -109,7 +104,7 @@ def test_a_model_of_which_a_server_knows_only_a_part_is_refused(tmp_path, inside
         probe(server)
 
 
-def test_a_server_that_the_build_starts_is_not_asked():
+def test_a_server_that_the_build_starts_is_not_asked() -> None:
     launch = LaunchConfig(enabled=True, command=(sys.executable,))
     launched = ChatConfig(model="tiny", launch=launch)
     probed = probe_model(launched, images=2)
@@ -120,7 +115,7 @@ def test_a_server_that_the_build_starts_is_not_asked():
         probe_model(launched.model_copy(update={"model": ""}))
 
 
-def test_a_model_that_sees_too_few_images_is_refused_before_the_build():
+def test_a_model_that_sees_too_few_images_is_refused_before_the_build() -> None:
     def answer(request):
         at_most = Status(400, "At most 1 image(s) may be provided")
         return at_most if len(request.images) > 1 else obeys_all(request)
@@ -132,7 +127,7 @@ def test_a_model_that_sees_too_few_images_is_refused_before_the_build():
 
 
 @pytest.mark.parametrize("named", [{}, {"model": "one"}], ids=["no name", "a name"])
-def test_several_servers_must_serve_the_same(named):
+def test_several_servers_must_serve_the_same(named) -> None:
     with (
         chat_server(obeys_all, models=["one"]) as first,
         chat_server(obeys_all, models=["two"]) as second,
@@ -141,7 +136,7 @@ def test_several_servers_must_serve_the_same(named):
         probe(first, second, **named)
 
 
-def test_an_address_of_something_else():
+def test_an_address_of_something_else() -> None:
     with (
         chat_server(obeys_all) as server,
         refused(r"HTTP 404: .*models\.\*\.endpoint.* /v1", ServerError),
@@ -149,7 +144,7 @@ def test_an_address_of_something_else():
         probe_model(ChatConfig(endpoint=(server.url.removesuffix("/v1"),)), pace=QUICK)
 
 
-def test_faults_that_pass_do_not_decide():
+def test_faults_that_pass_do_not_decide() -> None:
     faults = [Status(429, headers={"Retry-After": "0"}), Status(503), Status(503), Status(500)]
     with chat_server(lambda request: faults.pop() if faults else obeys_all(request)) as server:
         assert probe(server).structured_output == "vllm"
@@ -161,6 +156,6 @@ def test_faults_that_pass_do_not_decide():
     [Status(503, "loading"), Status(429, headers={"Retry-After": "3600"}), Hang()],
     ids=["loading", "full", "hanging"],
 )
-def test_a_server_that_stays_busy_decides_nothing(fault):
+def test_a_server_that_stays_busy_decides_nothing(fault) -> None:
     with chat_server(lambda _: fault) as server, refused(f"^{server.url}: ", ServerError):
         probe(server, timeout_seconds=0.2, patience_seconds=0.3)

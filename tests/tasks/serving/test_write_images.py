@@ -1,5 +1,4 @@
-"""What served models are shown: the pixels of `decode_rgb`, in the file's own bytes where any
-decoder gives them."""
+"""What served models are shown: the pixels of `decode_rgb`, in the file's own bytes if plain."""
 
 import base64
 import io
@@ -40,7 +39,7 @@ def smooth(width=64, height=48):
 @pytest.mark.parametrize(
     ("kind", "media"), [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("WEBP", "image/webp")]
 )
-def test_a_plain_file_goes_as_it_is(kind, media):
+def test_a_plain_file_goes_as_it_is(kind, media) -> None:
     data = picture(kind=kind, size=(64, 48))
     assert sent(data) == (media, data)
     assert (seen(data) == decode_rgb(data)).all()
@@ -81,7 +80,6 @@ def two_frames(kind, **options):
 
 ODD = {
     "on its side": encode(smooth(), "JPEG", exif=on_its_side()),
-    "a palette": encode(smooth().quantize(16)),
     "a palette with a transparent colour": encode(smooth().quantize(16), transparency=3),
     "transparent": encode(half_transparent()),
     "a transparent colour": encode(smooth(), transparency=(0, 0, 0)),
@@ -90,7 +88,6 @@ ODD = {
     "16 bits of grey": encode(grey_of_16_bits()),
     "16 bits of colour": png_of_16_bits(),
     "two frames of PNG": two_frames("PNG"),
-    "two frames of WebP": two_frames("WEBP", lossless=True),
     "two pictures of MPO": two_frames("MPO"),
     "TIFF": encode(smooth(), "TIFF"),
     "turned behind the pixels": png_with_late_exif(),
@@ -98,7 +95,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("data", ODD.values(), ids=ODD)
-def test_any_other_file_is_sent_as_the_pixels_that_it_is_decoded_to(data):
+def test_any_other_file_is_sent_as_the_pixels_that_it_is_decoded_to(data) -> None:
     assert not is_plain(data)
     media, file = sent(data)
     assert media == "image/png"  # small, so nothing is lost
@@ -106,7 +103,7 @@ def test_any_other_file_is_sent_as_the_pixels_that_it_is_decoded_to(data):
     assert (seen(data) == decode_rgb(data)).all()
 
 
-def test_a_large_photograph_is_shrunk_in_shape_and_loses_little():
+def test_a_large_photograph_is_shrunk_in_shape_and_loses_little() -> None:
     image = smooth(1500, 1000)
     noise = np.random.default_rng(0).integers(-8, 8, (1000, 1500, 3))
     noisy = (np.asarray(image) + noise).clip(0, 255).astype(np.uint8)
@@ -120,18 +117,18 @@ def test_a_large_photograph_is_shrunk_in_shape_and_loses_little():
         assert np.abs(np.asarray(small, dtype=float) - shrunk).mean() < 3
 
 
-@pytest.mark.parametrize(
-    ("size", "pixels", "expected"),
-    [
-        pytest.param((64, 48), BUDGET, (64, 48), id="within the budget"),
-        pytest.param((1280, 785), BUDGET, (1279, 784), id="just above it"),
-        pytest.param((20, 16), BUDGET, (35, 28), id="too small for a token"),
-        pytest.param((3000, 20), BUDGET, (4200, 28), id="too low for a token"),
-        pytest.param((10_000, 20), BUDGET, (5572, 28), id="500 times as wide, made 199 times"),
-        pytest.param((20, 10_000), BUDGET, (28, 5572), id="500 times as high, made 199 times"),
-        pytest.param((100, 50), 784, (28, 28), id="room for no shape"),
-    ],
-)
-def test_sizes(size, pixels, expected):
+SIZES = {
+    "within the budget": ((64, 48), BUDGET, (64, 48)),
+    "just above it": ((1280, 785), BUDGET, (1279, 784)),
+    "too small for a token": ((20, 16), BUDGET, (35, 28)),
+    "too low for a token": ((3000, 20), BUDGET, (4200, 28)),
+    "500 times as wide, made 199 times": ((10_000, 20), BUDGET, (5572, 28)),
+    "500 times as high, made 199 times": ((20, 10_000), BUDGET, (28, 5572)),
+    "room for no shape": ((100, 50), 784, (28, 28)),
+}
+
+
+@pytest.mark.parametrize(("size", "pixels", "expected"), SIZES.values(), ids=SIZES)
+def test_sizes(size, pixels, expected) -> None:
     height, width, _ = seen(encode(Image.new("RGB", size, "red")), pixels).shape
     assert (width, height) == expected

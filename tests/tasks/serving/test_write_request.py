@@ -28,14 +28,11 @@ def read_part(part):
     return base64.b64decode(part["image_url"]["url"].partition(",")[2])
 
 
-def test_a_question_in_words():
+def test_a_question_in_words_after_earlier_turns() -> None:
     body = body_of(question("Why?", max_tokens=9, seed=5), CONFIG)
     how = {"max_tokens": 9, "temperature": 0.4, "top_p": 0.8, "seed": 5}
     assert body == {"model": "tiny", "messages": [{"role": "user", "content": "Why?"}], **how}
     assert body_of(question("Why?", temperature=0.0), CONFIG)["temperature"] == 0.0
-
-
-def test_earlier_turns_come_first():
     before = (USER, Turn(role="assistant", text="B."))
     assert body_of(question("C?", before=before), CONFIG)["messages"] == [
         {"role": "user", "content": "A?"},
@@ -54,13 +51,13 @@ def test_earlier_turns_come_first():
     ],
     ids=["in front", "where the text says", "no words", "no text"],
 )
-def test_places_of_images(text, parts):
+def test_places_of_images(text, parts) -> None:
     body = body_of(question(text, images=(RED, BLUE)), CONFIG)
     assert [read_part(part) for part in body["messages"][-1]["content"]] == parts
 
 
 @pytest.mark.parametrize(("text", "count"), [("<image>", 0), ("<image>", 2), ("<image><image>", 1)])
-def test_another_number_of_places_is_a_mistake_of_the_program(text, count):
+def test_another_number_of_places_is_a_mistake_of_the_program(text, count) -> None:
     with pytest.raises(ValueError, match=f"{text.count('<image>')} .*{count} images"):
         body_of(question(text, images=(RED,) * count), CONFIG)
 
@@ -82,7 +79,7 @@ PLAIN_SAMPLING = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
         ("auto", BOTH, {}),
     ],
 )
-def test_a_grammar_is_sent_in_the_form_that_the_server_knows(structured, grammar, sent):
+def test_a_grammar_is_sent_in_the_form_that_the_server_knows(structured, grammar, sent) -> None:
     body = body_of(question("Why?", grammar=grammar), config_with(structured_output=structured))
     assert body == body_of(question("Why?"), CONFIG) | sent
 
@@ -94,7 +91,6 @@ SAME = question("Why?", images=(RED,), before=(USER,), grammar=Grammar(regex="a"
     "change",
     [
         {"prompt": "other"},
-        {"text": "Why"},
         {"images": (BLUE,)},
         {"seed": 2},
         {"max_tokens": 511},
@@ -104,18 +100,18 @@ SAME = question("Why?", images=(RED,), before=(USER,), grammar=Grammar(regex="a"
     ],
     ids=str,
 )
-def test_another_question_has_another_key(change):
+def test_another_question_has_another_key(change) -> None:
     assert key_of(replace(SAME, **change), CONFIG) != key_of(SAME, CONFIG)
 
 
-def test_a_grammar_counts_as_it_is_sent():
+def test_a_grammar_counts_as_it_is_sent() -> None:
     vllm = config_with(structured_output="vllm")
     assert key_of(SAME, vllm) != key_of(SAME, CONFIG)
     assert key_of(SAME, vllm) != key_of(replace(SAME, grammar=Grammar(regex="b")), vllm)
     assert key_of(SAME, CONFIG) == key_of(replace(SAME, grammar=None), CONFIG)
 
 
-def test_where_and_how_fast_it_is_asked_changes_no_key():
+def test_where_and_how_fast_it_is_asked_changes_no_key() -> None:
     elsewhere = config_with(endpoint=("http://elsewhere/v1",), key="OTHER", timeout_seconds=7.0)
     assert key_of(SAME, elsewhere) == key_of(SAME, CONFIG)
     assert key_of(SAME, config_with(max_concurrency=3)) == key_of(SAME, CONFIG)

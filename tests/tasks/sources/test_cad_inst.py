@@ -1,6 +1,5 @@
 """All forms of CaD-Inst give the same pairs and comparisons; hostile literals; a build."""
 
-import json
 import time
 
 import pytest
@@ -55,7 +54,7 @@ def source(path, images, **reading):
     return Source("cad-inst", path, images=str(images), **reading)
 
 
-def test_a_record_becomes_a_pair_and_its_comparison(images, tmp_path):
+def test_a_record_becomes_a_pair_and_its_comparison(images, tmp_path) -> None:
     records = source(write_parquet(tmp_path / "Phase1/phase1_278K.parquet"), images)
     first, second, pair, comparison = records.rows()["phase1_278K.parquet#0"]
     assert (pair.first, pair.second) == (make_key(DATA[0]), make_key(DATA[1]))
@@ -78,16 +77,13 @@ def test_a_record_becomes_a_pair_and_its_comparison(images, tmp_path):
         conversation=tuple(Turn(role=role, text=text) for role, text in turns),
         model="CaD-Inst",
     )
-
-
-def test_a_text_of_no_known_parts_is_kept_whole(images, tmp_path):
-    comparison = source(write_parquet(tmp_path / "a.parquet"), images).read()[-1]
-    assert comparison.text == 'It\'s "hard" to say\nreally'
-    assert (comparison.commonalities, comparison.differences) == ((), ())
+    whole = records.read()[-1]  # a text without the usual parts
+    assert whole.text == 'It\'s "hard" to say\nreally'
+    assert (whole.commonalities, whole.differences) == ((), ())
 
 
 @pytest.mark.parametrize("place", ["json_files/phase1_instruct_data_278k.json", "json_files"])
-def test_the_json_form_gives_the_same_rows(images, tmp_path, place):
+def test_the_json_form_gives_the_same_rows(images, tmp_path, place) -> None:
     rows = source(write_parquet(tmp_path / "a.parquet"), images).rows()
     put(tmp_path, "json_files/phase1_instruct_data_278k.json", RECORDS)
     found = source(tmp_path / place, images).rows()
@@ -95,7 +91,7 @@ def test_the_json_form_gives_the_same_rows(images, tmp_path, place):
     assert list(found.values()) == list(rows.values())
 
 
-def test_the_question_answer_set_is_read_in_both_forms(images, tmp_path):
+def test_the_question_answer_set_is_read_in_both_forms(images, tmp_path) -> None:
     question, answer = "Which has a dog?", "The first."
     columns = {"id": ["1"], "image": [repr(PATHS[:2])], "question": [question], "answer": [answer]}
     table = write_table(tmp_path / "CaD_QA_eval.parquet", columns)
@@ -109,30 +105,24 @@ def test_the_question_answer_set_is_read_in_both_forms(images, tmp_path):
     assert source(table, images).read()[-1] == comparison
 
 
-def write_json(path, records):
-    path.write_text(json.dumps(records))
-
-
-@pytest.mark.parametrize(("name", "write"), [("a.parquet", write_parquet), ("a.json", write_json)])
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
         ({"image": PATHS[:1]}, "not two images"),
-        ({"image": PATHS[:3]}, "not two images"),
         ({"image": [PATHS[1], PATHS[1]]}, "identical images"),
         ({"conversations": []}, "damaged conversation"),
         ({"conversations": [{"from": "system", "value": "x"}]}, "damaged conversation"),
-        ({"conversations": "nothing"}, "damaged conversation"),
         ({"conversations": talk(ASK, "\ud800")}, "damaged conversation"),
         ({"conversations": talk("only a question")}, "no answer"),
         ({"conversations": talk(ASK, "x" * 200_001)}, "too much text"),
     ],
 )
-def test_a_bad_record_is_dropped_alone(images, tmp_path, name, write, record, reason):
-    write(tmp_path / name, [RECORDS[0] | record, RECORDS[0]])
-    records = source(tmp_path / name, images)
-    assert records.reasons() == {f"{name}#0": reason}
-    assert len(records.rows()[f"{name}#1"]) == 4
+def test_a_bad_record_is_dropped_alone(images, tmp_path, record, reason) -> None:
+    records = [RECORDS[0] | record, RECORDS[0]]
+    for path in (write_parquet(tmp_path / "a.parquet", records), put(tmp_path, "a.json", records)):
+        read = source(path, images)
+        assert read.reasons() == {f"{path.name}#0": reason}
+        assert len(read.rows()[f"{path.name}#1"]) == 4
 
 
 VALUES = st.recursive(
@@ -143,36 +133,36 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_what_repr_writes_is_read(value):
+def test_what_repr_writes_is_read(value) -> None:
     assert parse_literal(repr(value)) == value
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *("__import__('os').system('true')", "open('x')", "[x for x in 'a']", "f'{1}'"),
-        *("b'bytes'", "1.5e300", "1 2", "['a'", "'a", "{[]: 1}", "", "'a\nb'", "'\\N{nothing}'"),
+        "__import__('os').system('true')",
+        "b'bytes'",
+        "['a'",
+        "{[]: 1}",
+        "",
+        "'\\N{nothing}'",
         pytest.param("9" * 10_000, id="a long number"),
         pytest.param("[" * 100_000, id="deep"),
-        pytest.param("-" * 100_000 + "1", id="many signs"),
         pytest.param("'" + "\\'" * 200_000, id="many escapes"),
         pytest.param("'" + "a" * 500_000 + "'", id="a long text"),
     ],
 )
-def test_any_other_literal_is_refused_at_once(text):
+def test_any_other_literal_is_refused_at_once(text) -> None:
     start = time.perf_counter()
     assert parse_literal(text) is None
     assert time.perf_counter() - start < 2
 
 
-def test_a_folder_without_the_images_is_a_source_error(images, tmp_path):
+def test_missing_images_and_other_tables_are_source_errors(images, tmp_path) -> None:
     path = write_parquet(tmp_path / "tables/a.parquet")
     with pytest.raises(SourceError, match=r"a\.parquet: .*tables.*reading\.images=FOLDER"):
         Source("cad-inst", path).items()
     assert len(Source("cad-inst", write_parquet(images / "a.parquet")).items()) == 2
-
-
-def test_what_is_not_cad_inst_is_a_source_error(images, tmp_path):
     put(tmp_path, "x.json", {})
     write_table(tmp_path / "x.parquet", {"image": ["a"], "n": [1]})
     with pytest.raises(SourceError, match=r"x\.json"):
@@ -181,13 +171,11 @@ def test_what_is_not_cad_inst_is_a_source_error(images, tmp_path):
         source(tmp_path / "x.parquet", images).items()
 
 
-def test_a_build_takes_pairs_and_comparisons_as_they_are(images, tmp_path):
+def test_a_build_takes_pairs_and_comparisons_as_they_are(images, tmp_path) -> None:
     path = write_parquet(tmp_path / "phase1_278K.parquet")
     assert recognise_source(str(path)) == f"cad-inst:{path}"
     words = (path, tmp_path / "out", f"reading.images={images}")
-    counts, _ = build(*words)
-    pairs = {"images": (2, 3), "given_pairs": (2, 2), "given_comparisons": (2, 2), "pairs": (2, 2)}
-    assert {name: (count.of, count.rows) for name, count in counts.items() if count.of} == pairs
     counts, _ = build(*words, until="comparisons")
-    assert (counts["comparisons"].of, counts["comparisons"].rows) == (2, 2)
+    for table in ("given_pairs", "given_comparisons", "pairs", "comparisons"):
+        assert (counts[table].of, counts[table].rows) == (2, 2)
     assert build(*words, until="comparisons")[1] == 0

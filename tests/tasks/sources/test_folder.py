@@ -21,7 +21,7 @@ STEMS = st.sets(st.lists(PART, min_size=1, max_size=3).map("/".join), max_size=1
 
 @settings(max_examples=30)
 @given(STEMS)
-def test_order_and_completeness_for_any_tree(tmp_path_factory, stems):
+def test_order_and_completeness_for_any_tree(tmp_path_factory, stems) -> None:
     root = tmp_path_factory.mktemp("tree")
     put(root, "last.png", b"")
     visible = [stem for stem in stems if not any(part[0] == "." for part in stem.split("/"))]
@@ -34,15 +34,14 @@ def test_order_and_completeness_for_any_tree(tmp_path_factory, stems):
 
 
 @pytest.mark.parametrize("name", ["notes.txt", ".hidden.png", ".hidden/a.png"])
-def test_a_folder_without_images_names_their_endings(tmp_path, name):
+def test_a_folder_without_images_names_their_endings(tmp_path, name) -> None:
     put(tmp_path, name, picture())
     with pytest.raises(SourceError, match=r"\.jpg \.jpeg \.png"):
         Source("folder", tmp_path).items()
 
 
-def test_odd_names_are_shown_escaped_and_found_again(tmp_path):
+def test_odd_names_are_shown_escaped_and_found_again(tmp_path) -> None:
     shown = {
-        b"%41 b.png": "%41 b.png",
         b"back\\slash.png": r"back\\slash.png",
         b"new\nline.png": r"new\nline.png",
         "smile 😀.png".encode(): "smile 😀.png",
@@ -57,7 +56,7 @@ def test_odd_names_are_shown_escaped_and_found_again(tmp_path):
         item.locator.encode("utf-8")
 
 
-def test_links_are_followed_once_and_never_loop(tmp_path):
+def test_links_are_followed_once_and_never_loop(tmp_path) -> None:
     root = tmp_path / "root"
     put(root, "d/a.png", picture(1))
     put(tmp_path, "outside/b.png", picture(2))
@@ -76,27 +75,22 @@ def test_links_are_followed_once_and_never_loop(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["file.png", "s3://bucket/photos"])
-def test_what_is_no_local_folder_is_a_source_error(tmp_path, place, monkeypatch):
+def test_what_is_no_local_folder_is_a_source_error(tmp_path, place, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     put(tmp_path, "file.png", picture())
     with pytest.raises(SourceError, match=place):
         Source("folder", place).items()
 
 
-def test_a_good_image_becomes_a_row(tmp_path):
+def test_a_good_image_becomes_a_row(tmp_path) -> None:
     data = picture(kind="JPEG", size=(40, 30))
-    put(tmp_path, "sub/photo.jpeg", data)
+    put(tmp_path, "sub/photo.gif", data)  # the wrong ending does not matter
     source = Source("folder", tmp_path, limits=ImagesConfig(licence="CC0-1.0"))
     fields = {"source_key": source.items()[0].key, "licence": "CC0-1.0"}
-    assert source.row() == photograph(data, name="sub/photo.jpeg", source="folder", **fields)
+    assert source.row() == photograph(data, name="sub/photo.gif", source="folder", **fields)
 
 
-def test_a_wrong_ending_does_not_matter(tmp_path):
-    put(tmp_path, "a.gif", picture(kind="JPEG"))
-    assert Source("folder", tmp_path).row().format == "jpeg"
-
-
-def test_what_is_no_regular_file_is_dropped(tmp_path):
+def test_what_is_no_regular_file_is_dropped(tmp_path) -> None:
     (tmp_path / "dangling.png").symlink_to(tmp_path / "nowhere.png")
     (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
     (tmp_path / "folder.png").mkdir()
@@ -111,7 +105,7 @@ def test_what_is_no_regular_file_is_dropped(tmp_path):
         }
 
 
-def test_a_folder_that_cannot_be_listed_is_dropped(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_listed_is_dropped(tmp_path, monkeypatch) -> None:
     put(tmp_path, "a.png", picture())
     put(tmp_path, "closed/b.png", picture())
     scan = os.scandir

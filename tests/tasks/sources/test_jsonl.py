@@ -27,23 +27,20 @@ def manifest(folder, *lines, kind="jsonl", **options):
     return Source(kind, put_lines(folder, "m.jsonl", *lines), **options)
 
 
-def test_a_line_becomes_an_image_with_all_that_it_says(folder):
+def test_a_line_becomes_an_image_with_all_that_it_says(folder) -> None:
     line = {"image": "a.png", "caption": " A dog. ", "captions": ["A dog.", "Rex"]}
     source = manifest(folder, line | {"license": "CC-BY-4.0", "group": 7})
     fields = {"licence": "CC-BY-4.0", "group": "7", "captions": ("A dog.", "Rex")}
     key = source.items()[0].key
     assert source.row() == photograph(A, name="a.png", source_key=key, source="jsonl", **fields)
-
-
-def test_settings_go_before_what_a_line_says(folder):
-    line = {"image": "a.png", "caption": "A dog.", "alt": "other", "license": "CC-BY-4.0"}
-    limits = ImagesConfig(licence="CC0-1.0")
+    line |= {"alt": "other", "license": "CC-BY-4.0"}
+    limits = ImagesConfig(licence="CC0-1.0")  # settings win
     row = manifest(folder, line, limits=limits, caption_column="alt").row()
     assert (row.licence, row.captions) == ("CC0-1.0", ("other",))
 
 
 @pytest.mark.parametrize("field", ["image_path", "file_name", "path"])
-def test_every_name_of_the_field_and_lists_of_one(folder, field):
+def test_every_name_of_the_field_and_lists_of_one(folder, field) -> None:
     source = manifest(folder, {field: "deep/c.png"}, {field: ["a.png"], "id": "x"})
     assert source.keys() == {"deep/c.png": [make_key(C)], "x": [make_key(A)]}
 
@@ -51,7 +48,7 @@ def test_every_name_of_the_field_and_lists_of_one(folder, field):
 @pytest.mark.parametrize(
     "line", [{"image1": "b.png", "image2": "a.png"}, {"images": ["b.png", "a.png"]}]
 )
-def test_two_images_are_a_pair_in_their_own_order(folder, line):
+def test_two_images_are_a_pair_in_their_own_order(folder, line) -> None:
     texts = {"difference": "The dog left.", "captions": ["A cat came.", "The dog left."]}
     texts |= {"caption1": "a dog", "caption2": ["a cat", "the cat"]}
     line = line | texts | {"licence": "CC0-1.0", "group": "film 3"}
@@ -67,7 +64,7 @@ def test_two_images_are_a_pair_in_their_own_order(folder, line):
     assert pair == PairRow(**named, **shown, origin="given", anchor="", cluster=-1)
 
 
-def test_a_line_of_another_number_of_images(folder):
+def test_a_line_of_another_number_of_images(folder) -> None:
     two = {"images": ["a.png", "b.png"]}
     lines = [two, {"image": "a.png"}, {"images": ["a.png"] * 3, "id": "3"}]
     assert manifest(folder, *lines, kind="jsonl-pairs").reasons() == {
@@ -85,14 +82,12 @@ def test_a_line_of_another_number_of_images(folder):
         (b"[1]", "no record"),
         (b'{"image": "caf\xe9.png"}', "damaged line"),
         pytest.param(b"[" * 100_000, "damaged line", id="deep"),
-        pytest.param(b'{"x": ' + b"9" * 5000 + b"}", "damaged line", id="a long number"),
         ({"caption": "no image"}, "names no image"),
         ({"image": 7}, "no path of an image"),
         ({"image": "half \ud83d.png"}, "path leaves the folder"),
         ({"image": "b.png", "caption": "half \ud83d"}, "text is not Unicode"),
         ({"image": "b.png", "caption": {"en": "a"}}, "captions are not texts"),
         ({"image": "b.png", "group": ["a"]}, "damaged field"),
-        pytest.param({"image": "b.png", "group": "x" * 2000}, "damaged field", id="a long word"),
         pytest.param(
             b'{"image": "b.png", "caption": "' + b"x" * MAX_LINE_BYTES + b'"}',
             "line too long",
@@ -100,13 +95,13 @@ def test_a_line_of_another_number_of_images(folder):
         ),
     ],
 )
-def test_a_line_that_makes_no_sense_is_dropped_with_its_number(folder, line, reason):
+def test_a_line_that_makes_no_sense_is_dropped_with_its_number(folder, line, reason) -> None:
     source = manifest(folder, {"image": "a.png"}, b"", line, {"image": "deep/c.png"})
     assert source.reasons() == {"m.jsonl line 3": reason}
     assert list(source.keys()) == ["a.png", "deep/c.png"]
 
 
-def test_change_types_travel_and_scenes_are_groups(folder):
+def test_change_types_travel_and_scenes_are_groups(folder) -> None:
     both = {"image1": "a.png", "image2": "b.png"}
     types = {"change_types": ["addition", "viewpoint"], "source": "real", "scene": "office-3"}
     rows = manifest(
@@ -133,12 +128,12 @@ def test_change_types_travel_and_scenes_are_groups(folder):
         ({}, Dropped),
     ],
 )
-def test_only_where_nothing_changed_may_both_be_one_file(folder, line, kind):
+def test_only_where_nothing_changed_may_both_be_one_file(folder, line, kind) -> None:
     both = {"image1": "a.png", "image2": "a.png"}
     assert isinstance(manifest(folder, both | line, kind="jsonl-pairs").read()[-1], kind)
 
 
-def test_files_of_a_folder_are_splits_and_lines_name_theirs(folder):
+def test_files_of_a_folder_are_splits_and_lines_name_theirs(folder) -> None:
     put_lines(folder, "train.jsonl", {"image": "b.png"}, {"image": "a.png", "split": "val"})
     put_lines(folder, "test.jsonl", {"image": "a.png"})
     put_lines(folder, ".hidden.jsonl", {"image": "x.png"})
@@ -147,16 +142,13 @@ def test_files_of_a_folder_are_splits_and_lines_name_theirs(folder):
     assert Source("jsonl", folder, splits=("train",)).names() == ["b.png"]
     with pytest.raises(SourceError, match="test, train, val"):
         Source("jsonl", folder, splits=("dev",)).names()
-
-
-def test_lines_of_one_file_name_their_splits(folder):
     lines = [{"image": "a.png", "split": "train"}, {"image": "b.png", "split": "val"}, b"{"]
     assert manifest(folder, *lines, splits=("val",)).names() == ["b.png", "m.jsonl line 3"]
     with pytest.raises(SourceError, match=r"reading\.splits .*'test'.*train, val"):
         manifest(folder, *lines, splits=("train", "test")).names()
 
 
-def test_keys_follow_line_and_image_but_neither_order_nor_place(folder, tmp_path):
+def test_keys_follow_line_and_image_but_neither_order_nor_place(folder, tmp_path) -> None:
     lines = [{"image": name} for name in ("a.png", "b.png", "deep/c.png")]
     before = {item.name: item.key for item in manifest(folder, *lines).items()}
     assert list(before) == ["a.png", "b.png", "deep/c.png"]
@@ -168,7 +160,7 @@ def test_keys_follow_line_and_image_but_neither_order_nor_place(folder, tmp_path
 
 
 @pytest.mark.parametrize("text", [b"\n\n", b"\x89PNG\r\n\x1a\n" * 50, b'[{"image": "a.png"}]'])
-def test_a_file_that_is_no_manifest_is_a_source_error(folder, text):
+def test_a_file_that_is_no_manifest_is_a_source_error(folder, text) -> None:
     with pytest.raises(SourceError, match=r"m\.jsonl: .*image_path"):
         manifest(folder, text).items()
 
@@ -177,7 +169,7 @@ def test_a_file_that_is_no_manifest_is_a_source_error(folder, text):
     ("first", "kind"),
     [({"note": "a line without images"}, "jsonl-pairs"), ({"image": "a.png"}, "jsonl")],
 )
-def test_the_first_line_that_names_images_tells_the_kind(folder, first, kind):
+def test_the_first_line_that_names_images_tells_the_kind(folder, first, kind) -> None:
     path = put_lines(folder, "m.jsonl", b"{", first, {"image1": "a.png", "image2": "b.png"})
     assert recognise_source(str(path)) == f"{kind}:{path}"
     assert recognise_source("/nowhere/m.jsonl") == "jsonl:/nowhere/m.jsonl"

@@ -1,7 +1,6 @@
 """Columns found by type, splits by name, rows listed from footers; damaged and remote tables."""
 
 import os
-import re
 from contextlib import suppress
 
 import datasets
@@ -34,7 +33,7 @@ def write_images(path, data=DATA, **options):
     return write_table(path, columns, types={"image": IMAGE}, **options)
 
 
-def test_a_row_becomes_an_image_with_its_caption(tmp_path):
+def test_a_row_becomes_an_image_with_its_caption(tmp_path) -> None:
     columns = {"image": [struct(DATA[0], "dog.png")], "caption": [" a dog "], "label": [3]}
     path = write_table(tmp_path / "one.parquet", columns, types={"image": IMAGE})
     source = tables(path, limits=ImagesConfig(licence="CC0-1.0"))
@@ -56,25 +55,20 @@ LARGE_IMAGE = pa.struct([("path", pa.string()), ("bytes", pa.large_binary())])
         ("whatever", pa.large_binary(), DATA[0]),
     ],
 )
-def test_images_are_found_by_their_type(tmp_path, column, kind, value):
+def test_images_are_found_by_their_type(tmp_path, column, kind, value) -> None:
     write_table(tmp_path / "a.parquet", {"n": [1], column: [value]}, types={column: kind})
     assert tables(tmp_path).keys() == {"a.parquet#0": [KEYS[0]]}
 
 
-def test_image_column_is_the_usual_or_the_configured_name(tmp_path):
+def test_columns_are_the_usual_or_the_configured_ones(tmp_path) -> None:
     path = write_table(tmp_path / "a.parquet", {"mask": [DATA[0]], "image": [DATA[1]]})
     assert tables(path).row().key == KEYS[1]
     assert tables(path, image_column="mask").row().key == KEYS[0]
     other = write_table(tmp_path / "b.parquet", {"left": [DATA[0]], "right": [DATA[1]]})
-    with pytest.raises(
-        SourceError, match=r"b\.parquet: .* reading\.image_column; .*left \(binary\)"
-    ):
+    with pytest.raises(SourceError, match=r"b\.parquet: .*reading\.image_column; .*left \(binary"):
         tables(other).items()
     with pytest.raises(SourceError, match=r"reading\.image_column: 'up'"):
         tables(other, image_column="up").items()
-
-
-def test_captions_are_found_by_name_or_configured(tmp_path):
     texts = {"text": ["a text"], "captions": [["one", "", " two "]], "alt": ["other"]}
     path = write_table(tmp_path / "a.parquet", {"image": [DATA[0]], **texts})
     assert tables(path).row().captions == ("one", "two")
@@ -83,7 +77,7 @@ def test_captions_are_found_by_name_or_configured(tmp_path):
         tables(path, caption_column="image").items()
 
 
-def test_several_images_of_a_row_are_one_group_and_all_or_none_are_taken(tmp_path):
+def test_several_images_of_a_row_are_one_group_and_all_or_none_are_taken(tmp_path) -> None:
     images = [[struct(DATA[0]), None, struct(DATA[1])], [struct(DATA[2]), struct(b"no")], [], None]
     columns = {"images": images, "caption": ["a"] * 4}
     source = tables(write_table(tmp_path / "a.parquet", columns, types={"images": pa.list_(IMAGE)}))
@@ -97,7 +91,7 @@ def test_several_images_of_a_row_are_one_group_and_all_or_none_are_taken(tmp_pat
     }
 
 
-def test_text_that_is_not_utf_8_drops_its_row_only(tmp_path):
+def test_text_that_is_not_utf_8_drops_its_row_only(tmp_path) -> None:
     offsets = pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0")
     text = pa.StringArray.from_buffers(2, offsets, pa.py_buffer(b"a\xff"))
     pq.write_table(pa.table({"image": pa.array(DATA[:2]), "text": text}), tmp_path / "a.parquet")
@@ -107,7 +101,6 @@ def test_text_that_is_not_utf_8_drops_its_row_only(tmp_path):
 @pytest.mark.parametrize(
     ("path", "split"),
     [
-        ("data/train-00000-of-00002.parquet", "train"),
         ("mimic_cgd/train-00000-of-00026-5a3b9c0f.parquet", "train"),
         ("data/train_sft-00000-of-00001.parquet", "train_sft"),
         ("my-set-test-00000-of-00001.parquet", "test"),
@@ -116,11 +109,11 @@ def test_text_that_is_not_utf_8_drops_its_row_only(tmp_path):
         ("latest.parquet", "train"),
     ],
 )
-def test_splits_are_named_by_files_and_folders(path, split):
+def test_splits_are_named_by_files_and_folders(path, split) -> None:
     assert split_of(path) == split
 
 
-def test_the_layout_of_the_hub_and_its_splits(tmp_path):
+def test_the_layout_of_the_hub_and_its_splits(tmp_path) -> None:
     names = ("train-00001-of-00002", "train-00000-of-00002", "test-00000-of-00001")
     for name in names:
         write_images(tmp_path / f"data/{name}.parquet", DATA[:1])
@@ -135,23 +128,20 @@ def test_the_layout_of_the_hub_and_its_splits(tmp_path):
         tables(tmp_path, splits=("validation", "train")).names()
 
 
-def test_reads_datasets_parquet_and_refuses_save_to_disk(tmp_path):
+def test_reads_datasets_parquet_and_refuses_save_to_disk(tmp_path) -> None:
     features = datasets.Features({"image": datasets.Image(), "caption": datasets.Value("string")})
     columns = {"image": [struct(one) for one in DATA[:3]], "caption": list("abc")}
     dataset = datasets.Dataset.from_dict(columns, features=features)
     dataset.to_parquet(tmp_path / "x.parquet")
     rows = tables(tmp_path / "x.parquet").read()
-    assert [(row.key, row.captions) for row in rows] == [
-        (KEYS[0], ("a",)),
-        (KEYS[1], ("b",)),
-        (KEYS[2], ("c",)),
-    ]
+    assert [row.key for row in rows] == KEYS[:3]
+    assert [row.captions for row in rows] == [("a",), ("b",), ("c",)]
     dataset.save_to_disk(tmp_path / "saved")
     with pytest.raises(SourceError, match="to_parquet"):
         tables(tmp_path / "saved").items()
 
 
-def test_damaged_files_are_items_that_are_dropped(tmp_path):
+def test_damaged_files_are_items_that_are_dropped(tmp_path) -> None:
     good = write_images(tmp_path / "b.parquet").read_bytes()
     put(tmp_path, "a.parquet", good[:-9])
     put(tmp_path, "c.parquet", b"")
@@ -168,7 +158,7 @@ def test_damaged_files_are_items_that_are_dropped(tmp_path):
         tables(tmp_path).items()
 
 
-def test_a_damaged_row_group_leaves_the_others(tmp_path):
+def test_a_damaged_row_group_leaves_the_others(tmp_path) -> None:
     path = write_images(tmp_path / "a.parquet", compression="zstd", use_dictionary=False)
     column = pq.ParquetFile(path).metadata.row_group(1).column(1)
     data = bytearray(path.read_bytes())
@@ -180,7 +170,7 @@ def test_a_damaged_row_group_leaves_the_others(tmp_path):
     assert tables(path).keys()["a.parquet#5"] == [KEYS[5]]
 
 
-def test_every_flipped_byte_of_a_table_ends_in_rows_or_reasons(tmp_path):
+def test_every_flipped_byte_of_a_table_ends_in_rows_or_reasons(tmp_path) -> None:
     """Nor does it end the process."""
     path = write_images(tmp_path / "a.parquet", DATA[:1])
     good = path.read_bytes()
@@ -191,7 +181,7 @@ def test_every_flipped_byte_of_a_table_ends_in_rows_or_reasons(tmp_path):
             assert [len(found) for found in rows.values()] == [1]
 
 
-def test_more_rows_than_bytes_are_not_believed(tmp_path):
+def test_more_rows_than_bytes_are_not_believed(tmp_path) -> None:
     image = pa.array([DATA[0]] * 20_000)
     pq.write_table(pa.table({"image": image}), tmp_path / "a.parquet", row_group_size=20_000)
     size = (tmp_path / "a.parquet").stat().st_size
@@ -200,7 +190,7 @@ def test_more_rows_than_bytes_are_not_believed(tmp_path):
         tables(tmp_path).items()
 
 
-def test_a_small_file_does_not_unfold_to_many_large_values(tmp_path):
+def test_a_small_file_does_not_unfold_to_many_large_values(tmp_path) -> None:
     value = DATA[0] + bytes(4_000_000)
     columns = {"image": pa.array([value] * 60), "n": list(range(60))}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet", compression="zstd")
@@ -213,7 +203,7 @@ def test_a_small_file_does_not_unfold_to_many_large_values(tmp_path):
     assert most < 10 * len(value)
 
 
-def test_images_of_paths_are_below_the_table_or_the_setting(tmp_path):
+def test_images_of_paths_are_below_the_table_or_the_setting(tmp_path) -> None:
     put(tmp_path, "set/pictures/a.png", DATA[0])
     columns = {"image": [struct(None, "pictures/a.png")]}
     path = write_table(tmp_path / "set/a.parquet", columns, types={"image": IMAGE})
@@ -224,16 +214,7 @@ def test_images_of_paths_are_below_the_table_or_the_setting(tmp_path):
     assert tables(names, image_column="file", images=pictures).row().key == KEYS[0]
 
 
-def test_a_table_that_gets_other_rows_after_listing_is_refused(tmp_path):
-    path = write_images(tmp_path / "a.parquet", DATA[:1])
-    source = tables(tmp_path)
-    items = source.items()
-    write_images(path, DATA[:2])
-    (row,) = source.read(items)
-    assert (row.reason, row.source_key) == ("changed since it was listed", items[0].key)
-
-
-def test_a_medium_that_fails_while_it_is_read_is_owed_again(tmp_path, monkeypatch):
+def test_a_medium_that_fails_while_it_is_read_is_owed_again(tmp_path, monkeypatch) -> None:
     write_images(tmp_path / "a.parquet", DATA[:2])
     source = tables(tmp_path)
     items = source.items()
@@ -248,21 +229,17 @@ def test_a_medium_that_fails_while_it_is_read_is_owed_again(tmp_path, monkeypatc
         def read(self, size=-1):
             raise OSError(5, "Input/output error")
 
-    opened = FilePattern.open
-    monkeypatch.setattr(FilePattern, "open", lambda self, name: Broken(opened(self, name)))
+    opened = FilePattern.open_for_reading
+    monkeypatch.setattr(
+        FilePattern, "open_for_reading", lambda self, name: Broken(opened(self, name))
+    )
     rows = source.read(items)
     assert [(type(row), row.reason) for row in rows] == [(Failed, "I/O error")] * 2
     with pytest.raises(SourceError, match=r"a\.parquet: .*OSError"):
         source.items()
 
 
-@pytest.mark.parametrize("place", ["missing.parquet", "x-*.parquet"])
-def test_nothing_to_list_is_a_source_error(tmp_path, place):
-    with pytest.raises(SourceError, match=re.escape(place)):
-        tables(tmp_path / place).items()
-
-
-def test_a_remote_store_is_read_like_a_disk(tmp_path):
+def test_a_remote_store_is_read_like_a_disk(tmp_path) -> None:
     store = fsspec.filesystem("memory")
     data = write_images(tmp_path / "x.parquet", DATA[:2]).read_bytes()
     train, test = (f"data/{split}-00000-of-00001.parquet" for split in ("train", "test"))
@@ -285,13 +262,15 @@ def test_a_remote_store_is_read_like_a_disk(tmp_path):
 @pytest.mark.parametrize(
     "place", ["x.parquet", "x/*.parquet", "hf://datasets/a/b", "s3://b/x.parquet"]
 )
-def test_tables_are_recognised_by_their_path(place, tmp_path, monkeypatch):
+def test_tables_are_recognised_by_their_path(place, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert recognise_source(place).partition(":")[0] == "parquet"
 
 
-def test_a_folder_of_tables_is_recognised_unless_it_has_images(tmp_path):
+def test_a_folder_of_tables_is_recognised_unless_it_has_images(tmp_path) -> None:
     write_images(tmp_path / "data/train-00000-of-00001.parquet")
     assert recognise_source(str(tmp_path)) == f"parquet:{tmp_path}"
     put(tmp_path, "a.png", DATA[0])
     assert recognise_source(str(tmp_path)) == f"folder:{tmp_path}"
+    with pytest.raises(SourceError, match=r"x-\*\.parquet"):
+        tables(tmp_path / "x-*.parquet").items()

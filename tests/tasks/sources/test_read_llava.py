@@ -17,7 +17,7 @@ def write(folder, *records):
     return put(folder, "mix.json", list(records))
 
 
-def test_records_become_conversations(tmp_path):
+def test_records_become_conversations(tmp_path) -> None:
     one = {"id": 0, "image": "coco/1.png", "conversations": LONG}
     two = {"image": ["coco/1.png"] * 2, "conversations": TALK}
     path = write(tmp_path, one, {"conversations": LONG[2:4]}, two)
@@ -29,14 +29,14 @@ def test_records_become_conversations(tmp_path):
     assert both.images == (IMAGE, IMAGE)
 
 
-def test_records_come_in_an_order_of_their_seed(tmp_path):
+def test_records_come_in_an_order_of_their_seed(tmp_path) -> None:
     path = write(tmp_path, *({"id": number, "conversations": TALK} for number in range(11)))
     rows = list(read_llava(path, seed=1))
     assert sorted(row.source_key for row in rows) == sorted(f"mix.json#{n}" for n in range(11))
     assert list(read_llava(path, seed=1)) == rows != list(read_llava(path, seed=2))
 
 
-def test_images_may_lie_beside_the_file_s_folder_as_in_an_export(tmp_path):
+def test_images_may_lie_beside_the_file_s_folder_as_in_an_export(tmp_path) -> None:
     path = write(tmp_path, {"image": "coco/1.png", "conversations": TALK})
     (tmp_path / "data").mkdir()
     (row,) = read_llava(path.rename(tmp_path / "data/train.json"), seed=0)
@@ -52,7 +52,7 @@ def test_images_may_lie_beside_the_file_s_folder_as_in_an_export(tmp_path):
         ({"image": ["coco/1.png"] * 17, "conversations": TALK}, "too many images"),
     ],
 )
-def test_a_bad_record_is_dropped_with_its_reason(tmp_path, record, reason):
+def test_a_bad_record_is_dropped_with_its_reason(tmp_path, record, reason) -> None:
     (row,) = read_llava(write(tmp_path, record), seed=0)
     assert isinstance(row, Dropped)
     assert (row.source_key, row.reason) == ("mix.json#0", reason)

@@ -126,7 +126,7 @@ def fail(name: str) -> Callable[..., Any]:
 def faulty(monkeypatch: pytest.MonkeyPatch, fault: str, at: int) -> Generator[FaultySystem]:
     """Let the ``at``-th system call of the store fail."""
     system = FaultySystem(fault, at)
-    unlink, opened = Path.unlink, Folder.open
+    unlink, opened = Path.unlink, Folder.open_for_reading
 
     def unlink_if_alive(path: Path, missing_ok: bool = False) -> None:
         system.check()
@@ -136,7 +136,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, fault: str, at: int) -> Generator[Fa
         patches.setattr(files, "os", system)
         patches.setattr(answers, "os", system)
         patches.setattr(Path, "unlink", unlink_if_alive)
-        patches.setattr(Folder, "open", lambda *name: FaultyFile(opened(*name), system))
+        patches.setattr(Folder, "open_for_reading", lambda *name: FaultyFile(opened(*name), system))
         yield system
 
 

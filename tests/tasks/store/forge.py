@@ -37,8 +37,7 @@ class Forge:
         return self._ask(root=str(root), words=list(words), config=config.model_dump(), **options)
 
     def wait(self, process: int) -> int:
-        """Return how the process ended: its exit code, or the negative number of the signal that
-        killed it."""
+        """Return the exit code, or the negative number of the signal that killed the process."""
         return self._ask(wait=process)
 
     def _ask(self, **question: Any) -> int:

@@ -1,5 +1,4 @@
-"""Record what a program does to the files below a folder, and lay down what a loss of power may
-leave of it.
+"""Record changes to the files below a folder, and write what a loss of power may leave.
 
 What holds is what POSIX promises, and no more: what was written to a file is on the disk once the
 file was flushed, and a name is there, or gone, once its folder was flushed. Of everything since,
@@ -72,8 +71,7 @@ Place = tuple[Names, str]
 
 
 class Disk:
-    """Know all that happens below a folder while ``recording``; each change and each flush is a
-    moment."""
+    """A folder while ``recording``: every change and every flush is a moment."""
 
     def __init__(self, root: Path) -> None:
         """Begin with an empty folder that is on the disk."""
@@ -106,13 +104,11 @@ class Disk:
             yield
 
     def lay_down(self, root: Path, moment: int, rng: Random, share: float) -> None:
-        """Write what is left by a loss of power before a moment; of what was not flushed, about a
-        share."""
+        """Write what a loss of power leaves; of what was not flushed, about a share."""
         self.top.lay_down(root, moment, rng, share)
 
     def _place(self, path: Any, dir_fd: int | None = None) -> Place | None:
-        """Return the folder and the name of a path; ``None`` for one that is elsewhere, or in an
-        unknown folder."""
+        """Return folder and name of a path; ``None`` if the folder is unknown."""
         if dir_fd is not None:
             folder, _ = self._open.get(dir_fd, (None, 0))
             return (folder, os.fspath(path)) if isinstance(folder, Names) else None

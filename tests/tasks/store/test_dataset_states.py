@@ -1,5 +1,4 @@
-"""Drive a dataset through random builds, kills, faults, changes of the source and of the shard
-size.
+"""Random builds of one dataset: kills, faults, changes of the source and of the shard size.
 
 The model is a plain re-implementation of the toy line: after every undisturbed build, the live rows
 are the model's, every part is readable, and nothing that was finished was worked on again.
@@ -97,8 +96,7 @@ class Life(RuleBasedStateMachine):
         return calls
 
     def _failed(self, count: int, calls: Counter[str]) -> set[str]:
-        """Return the items that must have failed now: those in trouble, unless they were finished
-        before."""
+        """Return the items that must have failed: those in trouble, unless finished before."""
         failing = {word for word in self.words if word in FAILING} - self.finished
         failed = failing & calls.keys() if self.trouble.exists() else set[str]()
         assert len(failed) == count

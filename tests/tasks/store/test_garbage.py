@@ -40,12 +40,11 @@ ROWS = 4
 def plan(
     root: Path | str, words: Sequence[str], *, gone: Sequence[int], kept: Sequence[int], sweep: bool
 ) -> GarbagePlan:
-    """Return what goes when some versions are kept, as ``flows.versions.collect_garbage`` finds it
-    for real datasets."""
+    """Return what goes when some versions are kept, as ``collect_garbage`` finds it."""
     folder, live = Folder(str(root)), LiveFiles()
     with settled_toy(root, words) as build:
         live.mark_build(build)
-        tables = [planned.table for planned in build.planned]
+        tables = [planned.table_path for planned in build.planned]
     for number in kept:
         if sweep:
             with toy_version(root, number) as build:
@@ -111,8 +110,7 @@ def test_nothing_of_a_removed_image_is_left_and_nothing_is_owed(tmp_path: Path) 
 
 
 def kill_at(whole: Path, root: Path, at: int, *, late: bool) -> dict[Path, bytes]:
-    """Clear up a copy of a dataset, die at a step, look at what there is, do the rest; return the
-    parts."""
+    """Clear up a copy of a dataset, die at a step, check, do the rest; return the parts."""
     shutil.copytree(whole, root)
     steps = carry_out(Folder(str(root)), plan(root, WORDS, gone=[1], kept=[2], sweep=True))
     with dying(at, late=late), pytest.raises(Killed):
@@ -185,7 +183,7 @@ def test_nothing_is_cleared_up_while_somebody_reads_or_builds(tmp_path: Path) ->
     with open_toy(tmp_path, WORDS) as build:
         with alone(folder):
             pass
-        with build.locked(build.planned[0]), pytest.raises(StoreError, match=r"work/\w+\.lock"):
+        with build.lock_stage(build.planned[0]), pytest.raises(StoreError, match=r"work/\w+\.lock"):
             alone(folder).__enter__()
     with alone(folder), pytest.raises(StoreError, match=str(tmp_path)):
         alone(folder).__enter__()

@@ -1,5 +1,4 @@
-"""The index of live rows, by which every row about a subject is found; vectors of all images as
-matrices."""
+"""The index of live rows by their subjects; vectors of all images as matrices."""
 
 import os
 import random
@@ -67,7 +66,7 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> Index:
 @pytest.mark.parametrize("numbers", [[4], [80, 4, 4, 17], ["none"], []])
 def test_every_live_row_about_a_subject_is_found(index: Index, numbers: list[object]) -> None:
     subjects = [make_key("subject", number) for number in numbers]
-    keys = [row.key for row in index.rows(index.find(subjects), CaptionRow, ALL)]
+    keys = [row.key for row in index.rows_at(index.find_positions(subjects), CaptionRow, ALL)]
     assert sorted(keys) == sorted(row.key for row in LIVE_ROWS if row.subject in subjects)
     assert len(index) == len(LIVE_ROWS)
 
@@ -76,12 +75,9 @@ def test_rows_come_part_by_part_with_the_columns_asked_for(index: Index) -> None
     positions = list(range(len(index)))
     random.Random(0).shuffle(positions)
     columns = columns_without(CaptionRow, ["sentences"])
-    assert list(index.rows(positions, CaptionRow, columns)) == LIVE_ROWS
-    textless = index.rows([0, 1], CaptionRow, columns_without(CaptionRow, ["text"]))
+    assert list(index.rows_at(positions, CaptionRow, columns)) == LIVE_ROWS
+    textless = index.rows_at([0, 1], CaptionRow, columns_without(CaptionRow, ["text"]))
     assert {row.text for row in textless} == {None}
-
-
-def test_subjects_are_listed_once(index: Index) -> None:
     subjects = [key.decode() for key in index.subjects]
     assert subjects == sorted({row.subject for row in LIVE_ROWS})
 
@@ -91,8 +87,10 @@ def test_subjects_that_share_their_first_half_are_told_apart(tmp_path: Path) -> 
     places = ((subject, 0, row) for row, subject in enumerate(subjects))
     write_index(tmp_path / "x", entries(places), ["part"])
     index = open_index(Folder(str(tmp_path)), "x", TABLE)
-    assert [index.find([subject]).tolist() for subject in subjects] == [[n] for n in range(6)]
-    assert index.find([f"{'a' * 16}{9:016x}"]).tolist() == []
+    assert [index.find_positions([subject]).tolist() for subject in subjects] == [
+        [n] for n in range(6)
+    ]
+    assert index.find_positions([f"{'a' * 16}{9:016x}"]).tolist() == []
 
 
 def test_an_empty_table_has_an_empty_index(tmp_path: Path) -> None:
@@ -100,9 +98,9 @@ def test_an_empty_table_has_an_empty_index(tmp_path: Path) -> None:
     write_index(tmp_path / "x", pa.schema(kinds).empty_table().to_reader(), [])
     index = open_index(Folder(str(tmp_path)), "x", TABLE)
     assert (len(index), index.names, index.subjects.tolist()) == (0, (), [])
-    assert (list(index.tables(["text"])), list(index.batches(["text"]))) == ([], [])
-    assert index.find([make_key(1)]).tolist() == []
-    assert list(index.rows(np.empty(0, np.int64), CaptionRow, ["key"])) == []
+    assert (list(index.part_tables(["text"])), list(index.batches(["text"]))) == ([], [])
+    assert index.find_positions([make_key(1)]).tolist() == []
+    assert list(index.rows_at(np.empty(0, np.int64), CaptionRow, ["key"])) == []
 
 
 WORDS = [f"word{number:03d}" for number in range(25)]
@@ -196,9 +194,9 @@ def test_an_embedder_that_misses_an_image_is_named(tmp_path: Path) -> None:
         write_vectors(tmp_path / "vectors", indexed(tmp_path, EMBEDDINGS[:-1]))
 
 
-def test_room_for_vectors_is_taken_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk must be an error here: writing to a map of a file that has no room ends the
-    process."""
+def test_a_full_disk_is_an_error_and_does_not_end_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "posix_fallocate", fail("ENOSPC"), raising=False)
     with pytest.raises(OSError, match="No space left"):
         write_vectors(tmp_path / "vectors", indexed(tmp_path, EMBEDDINGS))

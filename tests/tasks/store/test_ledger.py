@@ -44,27 +44,26 @@ class Tables:
         self.ledger.set_items(ITEMS, [part])
 
     def part(self, number: int, *rows: Row | Dropped | Failed, stage: Stage = WORDS) -> None:
-        self._write(f"{planned(stage).table}/part-{number}.parquet", rows, stage.writes)
+        self._write(f"{planned(stage).table_path}/part-{number}.parquet", rows, stage.writes)
 
     def _write(self, name: str, rows: Sequence[Row | Dropped | Failed], kind: type[Row]) -> None:
         table = to_table(rows, kind)
         self.folder.write(name, encode_part(table, describe_part(name, table, version=1)))
 
     def resolve(self, stage: Stage = WORDS) -> dict[str, object]:
-        self.ledger.load(planned(stage))
+        self.ledger.load_parts(planned(stage))
         self.ledger.resolve(planned(stage))
-        return self.ledger.count(planned(stage)).as_json()
+        return self.ledger.count_stage(planned(stage)).as_json()
 
     def unfinished(self, stage: Stage = WORDS, **options: str) -> list[tuple[str, int]]:
-        rows = self.ledger.unfinished(stage.name, 2, **options).read_all().to_pylist()
+        rows = self.ledger.unfinished_rows(stage.name, 2, **options).read_all().to_pylist()
         return [(row["key"], row["shard"]) for row in rows]
 
     def sources(self, *stages: Stage) -> dict[str, str]:
-        """Resolve stages, the words first; return the unfinished inputs of the last: their names by
-        their keys."""
+        """Resolve stages, the words first; return the unfinished source keys of the last by key."""
         for stage in (WORDS, *stages):
             self.resolve(stage)
-        rows = self.ledger.unfinished(stages[-1].name, 10).read_all().to_pylist()
+        rows = self.ledger.unfinished_rows(stages[-1].name, 10).read_all().to_pylist()
         return {row["key"]: row["source_key"] for row in rows}
 
 
@@ -238,7 +237,7 @@ def test_a_part_must_state_what_it_holds(tables: Tables, about: dict[str, str]) 
     stated = describe_part(name, rows, version=1) | about if about else {}
     tables.folder.write(name, encode_part(rows, stated))
     with pytest.raises(StoreError, match=r"part-1\.parquet"):
-        tables.ledger.load(planned(WORDS))
+        tables.ledger.load_parts(planned(WORDS))
 
 
 def test_a_full_scratch_folder_is_named(tmp_path: Path) -> None:
@@ -246,7 +245,7 @@ def test_a_full_scratch_folder_is_named(tmp_path: Path) -> None:
         pytest.raises(StoreError, match=r"spill: has no room .*TMPDIR"),
         Build(Folder(str(tmp_path)), (), ()) as build,
     ):
-        build.ledger.run(
+        build.ledger.run_query(
             "SET memory_limit = '20MB'; SET max_temp_directory_size = '1MB'; "
             "SELECT count(DISTINCT md5(i::VARCHAR)) FROM range(1000000) t(i)"
         )
@@ -255,9 +254,9 @@ def test_a_full_scratch_folder_is_named(tmp_path: Path) -> None:
 def test_counts_that_do_not_add_up_are_an_error(tables: Tables) -> None:
     tables.items("ab")
     tables.resolve()
-    tables.ledger.run("DELETE FROM outcome_words WHERE seq = 0")
+    tables.ledger.run_query("DELETE FROM outcome_words WHERE seq = 0")
     with pytest.raises(ValidationError, match=r"words .*2 input rows, .*'pending': 1"):
-        tables.ledger.count(planned(WORDS))
+        tables.ledger.count_stage(planned(WORDS))
 
 
 @pytest.mark.parametrize(
@@ -271,7 +270,7 @@ def test_parts_of_whole_inputs_say_which(
     build_toy(tmp_path, words)
     with settled_toy(tmp_path, words) as build:
         collection = build.ledger.collection(build.planned[1])
-        (folder,) = (each.table for each in build.planned if each.stage.name == table)
+        (folder,) = (each.table_path for each in build.planned if each.stage.name == table)
         parts = [
             Part(build.folder, f"{folder}/{name}")
             for name in build.folder.names(folder, ".parquet")

@@ -37,10 +37,11 @@ def abc(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_down_from_an_image(abc: Path) -> None:
-    start = ("images", image("c"))
+def test_rows_are_followed_down_and_up(abc: Path) -> None:
+    start, note = ("images", image("c")), ("notes", pair("a", "b"))
     with toy_version(abc, 1) as build:
         links = follow(build, [start], "made of it")
+        back = follow(build, [note], "made from")
     pairs = ("pairs", pair("b", "c"))
     assert {(link.table, link.key): (link.of_table, link.of_key) for link in links} == {
         ("neighbours", rank("c")): start,
@@ -50,17 +51,11 @@ def test_down_from_an_image(abc: Path) -> None:
     }
     counts = {"images": 1, "neighbours": 1, "links": 1, "pairs": 1, "notes": 1}
     assert count_reached(links, [start]) == counts
-
-
-def test_up_from_a_note(abc: Path) -> None:
-    with toy_version(abc, 1) as build:
-        links = follow(build, [("notes", pair("a", "b"))], "made from")
     images = {("images", image("a")), ("images", image("b"))}
     items = {("items", make_key("word", "a")), ("items", make_key("word", "b"))}
     rows = {("pairs", pair("a", "b")), ("neighbours", rank("a", "b"))}
-    assert {(link.table, link.key) for link in links} == rows | images | items
-    note = {"of_table": "notes", "of_key": pair("a", "b")}
-    assert links[0] == Link(table="pairs", key=pair("a", "b"), **note)
+    assert {(link.table, link.key) for link in back} == rows | images | items
+    assert back[0] == Link(table="pairs", key=pair("a", "b"), of_table="notes", of_key=note[1])
 
 
 def test_keys_are_found_by_their_beginning(abc: Path) -> None:
@@ -74,8 +69,7 @@ def test_keys_are_found_by_their_beginning(abc: Path) -> None:
 
 
 def test_two_versions_stage_by_stage(tmp_path: Path) -> None:
-    """Without b, a's neighbour is c: its rank, its link and the pair are others; b's pair with c is
-    gone."""
+    """Without b, a's neighbour is c: its rank, link and pair change; b's pair with c goes."""
     config = ToyConfig(trouble=str(tmp_path / "trouble"))
     build_toy(tmp_path / "out", ["a", "b", "c", "failing"], config)
     (tmp_path / "trouble").touch()

@@ -1,5 +1,4 @@
-"""Datasets on an object store: a real S3 server on this machine, which fails and dawdles on
-request."""
+"""Datasets on an object store: a real S3 server on this machine, which fails on request."""
 
 import os
 import tempfile
@@ -140,7 +139,7 @@ def test_a_refusal_is_not_asked_for_again(
 def test_a_part_is_read_in_few_requests(server: S3Server, folder: Folder) -> None:
     folder.write("x", bytes(range(256)) * 8192)  # 2 MB
     server.set_faults()
-    with folder.open("x") as file:
+    with folder.open_for_reading("x") as file:
         assert file.seek(0, 2) == 2 << 20
         file.seek(-100, 2)
         assert file.read(100)[-3:] == b"\xfd\xfe\xff"

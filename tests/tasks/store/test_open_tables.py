@@ -75,17 +75,6 @@ def test_only_new_work_is_done_when_items_come_and_go(out: Path, config: ToyConf
         assert take_calls(config) == []
 
 
-def test_a_duplicate_takes_the_place_of_a_removed_one(out: Path, config: ToyConfig) -> None:
-    twins = ["x/1", "x/2", "y"]
-    for words in (twins, ["x/1", "y"], ["x/2", "y"], twins):
-        counts, _ = build_toy(out, words, config)
-        check(out, words)
-        assert (counts[0].ok, counts[0].dropped) == (2, len(words) - 2)
-    calls = take_calls(config)
-    assert items_of(calls) == twins
-    assert len(calls) == 3 + 2 + 1
-
-
 @pytest.mark.parametrize("size", [1, 100])
 def test_rows_that_fail_are_tried_again_and_later_stages_catch_up(
     out: Path, config: ToyConfig, size: int
@@ -118,8 +107,6 @@ def test_equal_listings_give_equal_parts(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_killed_build_under_another_fingerprint_lends_no_rows(
     out: Path, config: ToyConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same items, another version: what an unfinished journal holds is not taken over."""
-
     def stop(*_: object) -> None:
         raise Killed
 

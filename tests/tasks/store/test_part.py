@@ -17,8 +17,8 @@ from pairwright.tasks.store.part import (
     Part,
     encode_part,
     read_about,
-    read_columns,
     read_part,
+    read_part_columns,
     read_positions,
 )
 from tests.fixtures.rows import row_of
@@ -49,12 +49,16 @@ def part(tmp_path: Path) -> Part:
 
 def test_a_part_gives_back_its_rows_and_what_it_says_of_itself(part: Part) -> None:
     assert read_part(part).equals(TABLE)
-    table, about = read_columns(part, ["key", "anchor", "captions"])
+    table, about = read_part_columns(part, ["key", "anchor", "captions"])
     assert table.equals(TABLE.select(["key", "captions"]))
     assert about == read_about(part) == ABOUT
     assert read_positions(part, [0, 99, 100, 129]).equals(TABLE.take([0, 99, 100, 129]))
     assert read_positions(part, [129], ["name"]).to_pylist() == [{"name": "image 129"}]
     assert read_positions(part, []).equals(TABLE.slice(0, 0))
+    with pytest.raises(StoreError, match=r"part-2\.parquet"):
+        read_part(Part(part.folder, "tables/x/part-2.parquet"))
+    with pytest.raises(StoreError, match=NAMED):
+        read_positions(part, [130])
 
 
 def test_another_reader_finds_the_layout_of_the_design() -> None:
@@ -95,7 +99,7 @@ def test_any_changed_byte_is_found_and_the_file_named(part: Part) -> None:
     [
         (0, lambda part: read_positions(part, [3, 120]), TABLE.take([3, 120])),
         (1, lambda part: read_positions(part, [5], ["image"]), TABLE.take([5]).select(["image"])),
-        (2, lambda part: read_columns(part, SOME)[0], TABLE.select(SOME)),
+        (2, lambda part: read_part_columns(part, SOME)[0], TABLE.select(SOME)),
     ],
     ids=["rows", "cells", "columns"],
 )
@@ -117,29 +121,27 @@ def test_a_read_of_some_of_a_part_never_gives_a_changed_value(
 
 LENGTHS = {0, 1, 4, 8, 11, 12, FOOTER, *range(len(DATA) - 19, len(DATA))}
 LENGTHS |= set(random.Random(0).sample(range(len(DATA)), 200))
-TOO_LONG = [DATA + b"\0", DATA + b"PAR1", DATA + DATA, DATA + DATA[FOOTER:]]
 
 
 @pytest.mark.parametrize("read", [read_part, read_about, lambda part: read_positions(part, [0])])
 def test_a_part_that_is_cut_off_or_too_long_is_found(
     part: Part, read: Callable[[Part], object]
 ) -> None:
-    shifted = [b"PAR1" + DATA, DATA[:4] + DATA]
-    for data in (*(DATA[:length] for length in LENGTHS), *TOO_LONG, *shifted):
+    damaged = [DATA[:length] for length in LENGTHS]
+    damaged += [DATA + b"\0", DATA + b"PAR1", DATA + DATA, DATA + DATA[FOOTER:]]
+    damaged += [b"PAR1" + DATA, DATA[:4] + DATA]
+    for data in damaged:
         part.folder.write(part.name, data)
         with pytest.raises(StoreError, match=NAMED):
             read(part)
 
 
-def test_a_cell_may_imitate_the_digests(part: Part) -> None:
+def test_a_cell_may_imitate_the_digests_and_a_footer_be_large(part: Part) -> None:
     text = "pairwright.check\x18\x20" + "0" * 64 + "pairwright.chunks" + "0" * 600
     rows = [Dropped(source_key=make_key(n), reason=text, detail=text) for n in range(3)]
     table = to_table(rows, ImageRow)
     part.folder.write(part.name, encode_part(table, {"rows": "3", "note": text}))
     assert read_part(part).equals(table)
-
-
-def test_a_large_footer_is_read_too(part: Part) -> None:
     about = {"stage": "images", "note": "x" * 200_000}
     part.folder.write(part.name, encode_part(TABLE, about))
     assert read_about(part) == about
@@ -178,10 +180,3 @@ def test_parts_of_cells_of_any_size_have_room(
     table = pa.table(columns, schema=schema)
     part.folder.write(part.name, encode_part(table, {}))
     assert read_part(part).equals(table)
-
-
-def test_a_missing_part_and_a_row_that_it_lacks_are_named(part: Part) -> None:
-    with pytest.raises(StoreError, match=r"part-2\.parquet"):
-        read_part(Part(part.folder, "tables/x/part-2.parquet"))
-    with pytest.raises(StoreError, match=NAMED):
-        read_positions(part, [130])

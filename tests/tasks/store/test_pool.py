@@ -108,9 +108,9 @@ def test_leaving_with_an_error_stops_the_workers_at_once(tmp_path: Path) -> None
 
 
 def where(planned: Planned, shard: ShardRef) -> ShardDone:
-    """Return this process, its place in its pool and the number of helpers it may have.
+    """Return this process, its place in the pool and its helpers, once all have come.
 
-    Waits until as many processes as the shard's name says have come, so that each gets a turn.
+    The shard's name says how many processes have to come, so that each gets a turn.
     """
     processes, _, _ = shard.name.partition("-")
     arrived = Path(shard.journals) / planned.stage.name
@@ -132,12 +132,12 @@ def processes_of(outcomes: list[Outcome]) -> set[int]:
     return {process for process, _, _ in places(outcomes)}
 
 
-def with_models(processes: int) -> Planned:
-    return planned_items("with-models", processes=partial(answer, processes))
-
-
 def answer(processes: int, config: object) -> int:
     return processes
+
+
+def with_models(processes: int) -> Planned:
+    return planned_items("with-models", processes=partial(answer, processes))
 
 
 def test_a_model_stage_has_one_process_per_device(tmp_path: Path) -> None:

@@ -118,19 +118,15 @@ def test_a_fault_at_either_rename_leaves_the_old_one(
     assert (names(target.parent), (target / "a").read_text()) == (["out"], "one")
 
 
-def test_half_of_a_new_one_that_a_kill_left_is_cleared(target: Path) -> None:
+def test_what_a_kill_left_of_a_new_or_old_folder_is_cleared(target: Path) -> None:
     (target.parent / ".out.new").mkdir()
     (target.parent / ".out.new/half").write_text("half")
     fill(target, "two")
     assert (names(target.parent), names(target)) == (["out"], ["a"])
-    assert (target / "a").read_text() == "two"
-
-
-def test_an_old_one_that_a_kill_left_aside_is_put_back(target: Path) -> None:
     target.rename(target.parent / ".out.old")
     with pytest.raises(ZeroDivisionError):
         fail_half_way(target)
-    assert (names(target.parent), (target / "a").read_text()) == (["out"], "one")
+    assert (names(target.parent), (target / "a").read_text()) == (["out"], "two")
 
 
 def test_two_at_once_are_refused_and_a_killed_one_is_not_in_the_way(target: Path) -> None:

@@ -1,6 +1,6 @@
 """Fingerprints change with what decides a stage's rows, and with nothing else."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -54,37 +54,34 @@ def mark(
     return fingerprint(changed, config, inputs=inputs, prompts=prompts, tables=tables)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        pytest.param(lambda: mark({"version": 2}), id="version"),
-        pytest.param(lambda: mark({"models": lambda config: ("model x@2",)}), id="model"),
-        pytest.param(lambda: mark({"prompts": ("another",)}), id="another prompt"),
-        pytest.param(lambda: mark({"uses": ()}), id="used table"),
-        pytest.param(lambda: mark(config=Config(threshold=0.6)), id="setting"),
-        pytest.param(lambda: mark(config=Config(inner=Inner(size=2))), id="inner setting"),
-        pytest.param(lambda: mark(prompts={"describe": "c" * 64}), id="prompt's text"),
-        pytest.param(lambda: mark(tables={"images": "5" * 16}), id="input"),
-        pytest.param(lambda: mark(tables={"chosen": "5" * 16}), id="filter"),
-    ],
-)
-def test_what_decides_rows_changes_the_fingerprint(other: Callable[[], str]) -> None:
-    assert other() != mark()
+DECIDING = {
+    "version": {"stage_fields": {"version": 2}},
+    "model": {"stage_fields": {"models": lambda config: ("model x@2",)}},
+    "another prompt": {"stage_fields": {"prompts": ("another",)}},
+    "used table": {"stage_fields": {"uses": ()}},
+    "setting": {"config": Config(threshold=0.6)},
+    "inner setting": {"config": Config(inner=Inner(size=2))},
+    "prompt's text": {"prompts": {"describe": "c" * 64}},
+    "input": {"tables": {"images": "5" * 16}},
+    "filter": {"tables": {"chosen": "5" * 16}},
+}
+INDIFFERENT = {
+    "shards": {"stage_fields": {"rows_per_shard": 7, "journal": "results"}},
+    "uncounted": {"config": Config(place="elsewhere")},
+    "inner uncounted": {"config": Config(inner=Inner(speed=2))},
+    "unused prompt": {"prompts": {"another": "c" * 64}},
+    "unused table": {"tables": {"splits": "5" * 16}},
+}
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        pytest.param(lambda: mark(), id="nothing"),
-        pytest.param(lambda: mark({"rows_per_shard": 7, "journal": "results"}), id="shards"),
-        pytest.param(lambda: mark(config=Config(place="elsewhere")), id="uncounted"),
-        pytest.param(lambda: mark(config=Config(inner=Inner(speed=2))), id="inner uncounted"),
-        pytest.param(lambda: mark(prompts={"another": "c" * 64}), id="unused prompt"),
-        pytest.param(lambda: mark(tables={"splits": "5" * 16}), id="unused table"),
-    ],
-)
-def test_what_decides_no_row_leaves_the_fingerprint(other: Callable[[], str]) -> None:
-    assert other() == mark()
+@pytest.mark.parametrize("changes", DECIDING.values(), ids=DECIDING)
+def test_what_decides_rows_changes_the_fingerprint(changes: dict[str, Any]) -> None:
+    assert mark(**changes) != mark()
+
+
+@pytest.mark.parametrize("changes", INDIFFERENT.values(), ids=INDIFFERENT)
+def test_what_decides_no_row_leaves_the_fingerprint(changes: dict[str, Any]) -> None:
+    assert mark(**changes) == mark()
 
 
 def source_mark(**options: object) -> str:

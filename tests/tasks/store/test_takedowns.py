@@ -1,5 +1,4 @@
-"""Images that were removed on request: what of the tables counts, before and after the next
-build."""
+"""Images removed on request: what of the tables counts before and after the next build."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -63,7 +62,7 @@ def test_it_stays_out_when_it_comes_again_and_is_not_written(tmp_path: Path) -> 
     assert not [path for path in tmp_path.rglob("part-*") if b"b1b1" in path.read_bytes()]
 
 
-def test_the_list_is_only_added_to(tmp_path: Path) -> None:
+def test_the_list_is_only_added_to_and_damage_stops_a_build(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     first = write_takedown(folder, ["1", "2"], reason="asked by mail")
     data = folder.read("takedowns/000001.json")
@@ -78,11 +77,7 @@ def test_the_list_is_only_added_to(tmp_path: Path) -> None:
     assert last_unswept(folder, entries) == 2
     write_swept(folder, 2)
     assert last_unswept(folder, entries) == 0
-
-
-def test_a_damaged_entry_stops_everything(tmp_path: Path) -> None:
-    build_toy(tmp_path, ["a1"])
-    Folder(str(tmp_path)).write("takedowns/000001.json", json.dumps({"keys": ["1"]}).encode())
+    folder.write("takedowns/000001.json", json.dumps({"keys": ["1"]}).encode())
     with pytest.raises(StoreError, match=r"000001\.json"):
         build_toy(tmp_path, ["a1"])
 

@@ -1,5 +1,4 @@
-"""A small line of stages over text items, for tests of the store: fast, and every kind of stage is
-in it.
+"""A small line of stages over text items, for tests of the store.
 
 items -> images (one item gives an image, is dropped, or fails) -> neighbours (whole) -> links
 (unfinished again when the neighbour changes) -> pairs -> notes (uses both images). ``expect``
@@ -65,8 +64,7 @@ def list_words(words: Sequence[str]) -> list[ItemRow]:
 
 
 def read_words(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[ImageRow | Dropped | Failed]:
-    """Yield an "image" per item: its bytes are the word up to a slash, so that a/1 and a/2 have the
-    same content."""
+    """Yield an "image" per item: its bytes are the word up to a slash (a/1 and a/2 are equal)."""
     for row in rows:
         config.work("item", row.name)
         if row.name.startswith("bad"):
@@ -178,8 +176,7 @@ STAGES = (
 
 
 class Quiet(Section):
-    """Identify the toy stages: how long they take and what troubles them does not change their
-    rows."""
+    """Identity of the toy stages: time and trouble do not change their rows."""
 
 
 def plan_toy(config: ToyConfig, stages: Sequence[Stage] = STAGES) -> list[Planned]:
@@ -219,7 +216,7 @@ def build_toy(
     opened = open_toy(root, words, config, rows_per_shard=rows_per_shard, stages=stages)
     with running as pool, opened as build:
         for planned in build.planned:
-            with build.locked(planned):
+            with build.lock_stage(planned):
                 build.resolve(planned)
                 outcomes += (done := list(pool.submit(planned, build.shards(planned))))
                 if not failures(done):
@@ -289,8 +286,7 @@ def read_tree(root: Path) -> dict[str, bytes]:
 
 
 def expect(words: Sequence[str], failed: Collection[str] = ()) -> dict[str, set[tuple[str, ...]]]:
-    """Return what the live rows must say: of each image its name, of the others which contents they
-    are about."""
+    """Return the expected live rows: names of images, else the contents that they are about."""
     names: dict[str, list[str]] = {}
     for word in words:
         if not word.startswith("bad") and word not in failed:

@@ -29,7 +29,7 @@ from pairwright.tasks.texts.comparisons import (
         ("Setting", ()),
     ],
 )
-def test_labels(label, axes):
+def test_labels(label, axes) -> None:
     assert read_axes(label) == axes
 
 
@@ -44,7 +44,7 @@ Differences:
 5. Relative positions between objects: In Image 1, the dog is in front of the man."""
 
 
-def test_the_published_layout():
+def test_the_published_layout() -> None:
     read = read_comparison(PUBLISHED)
     assert isinstance(read, Comparison)
     assert read.commonalities == (
@@ -85,7 +85,7 @@ RANKS = "Image 1 ranks ships: 2. Titanic, 3. Olympic."
         ),
     ],
 )
-def test_items_of_the_published_layout(items, differences):
+def test_items_of_the_published_layout(items, differences) -> None:
     read = read_comparison(BOATS + items)
     assert [(item.axes, item.text) for item in read.differences] == differences
 
@@ -106,7 +106,7 @@ def test_items_of_the_published_layout(items, differences):
         ("", "cut off"),
     ],
 )
-def test_refused(text, reason):
+def test_refused(text, reason) -> None:
     read = read_comparison(text)
     assert isinstance(read, RefusedText), read
     assert read.reason == reason
@@ -204,7 +204,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize(("text", "commonalities", "differences"), LAYOUTS.values(), ids=LAYOUTS)
-def test_layouts_that_models_write(text, commonalities, differences):
+def test_layouts_that_models_write(text, commonalities, differences) -> None:
     read = read_comparison(text)
     assert isinstance(read, Comparison)
     assert " | ".join(read.commonalities) == commonalities
@@ -227,7 +227,7 @@ def test_layouts_that_models_write(text, commonalities, differences):
         ("", "\n\n**Conclusion**\n\nThe images differ."),
     ],
 )
-def test_the_text_is_the_summary_alone(before, after):
+def test_the_text_is_the_summary_alone(before, after) -> None:
     text = f"{SHOWN}1. Object types: A ship.\n2. Counts: Two."
     read = read_comparison(before + text + after)
     assert read.text == text
@@ -237,48 +237,30 @@ def test_the_text_is_the_summary_alone(before, after):
 @pytest.mark.parametrize(
     "end", ["with the three people standing...", "with three people", "with three people,", "- "]
 )
-def test_a_text_that_trails_off_is_cut_off(end):
-    assert read_comparison(f"{SHOWN}1. Object types: {end}").reason == "cut off"
-    assert (
-        read_comparison(f"{SHOWN}1. Object types: {end}\n\nI hope this helps!").reason == "cut off"
-    )
+def test_a_text_that_trails_off_is_cut_off(end) -> None:
+    for after in ("", "\n\nI hope this helps!"):
+        assert read_comparison(f"{SHOWN}1. Object types: {end}{after}").reason == "cut off"
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        *"#*-_ \t\n.:>|«'",
-        "- ",
-        "1. ",
-        "# ",
-        "\n ",
-        "- a\n",
-        "Differences:\n",
-        "Object types:\n",
-        "sure ",
-    ],
-)
-def test_long_nonsense_is_read_in_no_time(unit):
+UNITS = ["- ", "1. ", "# ", "\n ", "- a\n", "Differences:\n", "Object types:\n", "sure "]
+
+
+@pytest.mark.parametrize("unit", [*"#*-_ \t\n.:>|«'", *UNITS])
+def test_long_nonsense_is_read_in_no_time(unit) -> None:
     for start in ("", f"{SHOWN}1. "):
         read = read_comparison(start + unit * (20_000 // len(unit)) + "end.")
         assert isinstance(read, Comparison | RefusedText)
 
 
-@given(
-    st.lists(
-        st.sampled_from(
-            [*PUBLISHED.split(" "), "\n", "\n\n", "1.", "**", "- ", "Similarities:", "## "]
-        ),
-        max_size=60,
-    )
-)
-def test_whatever_is_written_is_read_or_refused(words):
+PIECES = [*PUBLISHED.split(" "), "\n", "\n\n", "1.", "**", "- ", "Similarities:", "## "]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=60))
+def test_whatever_is_written_is_read_or_refused(words) -> None:
     read = read_comparison(" ".join(words))
     if isinstance(read, Comparison):
         assert read.commonalities
         assert read.differences
-        assert all(
-            text.strip() == text != ""
-            for text in (*read.commonalities, *(item.text for item in read.differences))
-        )
+        texts = [*read.commonalities, *(item.text for item in read.differences)]
+        assert all(text.strip() == text != "" for text in texts)
         assert read_comparison(read.text) == read

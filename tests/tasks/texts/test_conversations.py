@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pairwright.prompts import load, load_wordings
+from pairwright.prompts import load_prompt, load_wordings
 from pairwright.schemas import rows
 from pairwright.tasks.texts.conversations import converse, turns_of
 from tests.fixtures.rows import row_of
@@ -38,7 +38,7 @@ PAIR_ASKED = "Image 1: <image>\nImage 2: <image>\nHow many balls?"
         ),
         pytest.param(
             about_pair(rows.CaptionRow, text="A ball on a table."),
-            turns(load("describe_image").render(), "A ball on a table."),
+            turns(load_prompt("describe_image").render(), "A ball on a table."),
             id="caption",
         ),
         pytest.param(

@@ -28,7 +28,7 @@ def claim(side, kind="exists", count=0, **values):
 
 @PROPERTY
 @given(pairs, st.integers(0, 999))
-def test_every_thing_that_a_text_names_is_there(both, seed):
+def test_every_thing_that_a_text_names_is_there(both, seed) -> None:
     written = compose_difference(both, Random(seed))
     if written is None:
         return
@@ -39,17 +39,14 @@ def test_every_thing_that_a_text_names_is_there(both, seed):
         text = say_claims(written.claims, kind, Random(seed))
         for phrase in read_phrases(text):
             # "on top of a cube facing left": what follows the carrier is said of the thing on it
-            carrier = {
-                name: word
-                for name, word in phrase.named.items()
-                if name not in ("facing", "pose", "text")
-            }
+            named = phrase.named.items()
+            carrier = {name: word for name, word in named if name not in ("facing", "pose", "text")}
             assert any(phrase.true_of(scene) for scene in both) or carrier in carriers, (kind, text)
 
 
 @PROPERTY
 @given(pairs, st.integers(0, 999))
-def test_of_two_sentences_each_is_true_of_its_image(both, seed):
+def test_of_two_sentences_each_is_true_of_its_image(both, seed) -> None:
     written = compose_difference(both, Random(seed))
     if written is None or is_no_change(both):
         return
@@ -60,15 +57,14 @@ def test_of_two_sentences_each_is_true_of_its_image(both, seed):
 
 @PROPERTY
 @given(pairs, st.integers(0, 999))
-def test_exchanged_claims_are_another_text(both, seed):
+def test_exchanged_claims_are_another_text(both, seed) -> None:
     written = compose_difference(both, Random(seed))
     if written is None or is_no_change(both) or all_hold(written.claims, both[::-1]):
         return
     exchanged = [claim.model_copy(update={"side": 1 - claim.side}) for claim in written.claims]
     for kind in KINDS[1:]:
-        assert say_claims(exchanged, kind, Random(seed)) != say_claims(
-            written.claims, kind, Random(seed)
-        )
+        text = say_claims(written.claims, kind, Random(seed))
+        assert say_claims(exchanged, kind, Random(seed)) != text
 
 
 LEFT, RIGHT = "on the left", "on the right"
@@ -126,7 +122,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(("claims", "sentence", "brief"), CHANGES.values(), ids=CHANGES)
-def test_changes_come_first(claims, sentence, brief):
+def test_changes_come_first(claims, sentence, brief) -> None:
     assert sentence in wordings("changes", *claims)
     assert f"1. {sentence}" in wordings("list", *claims)
     assert brief in wordings("short", *claims)
@@ -137,7 +133,7 @@ def beside_lamp(claim):
     return Claim(side=claim.side, selector=claim.selector, **where)
 
 
-def test_relations_of_a_thing_that_is_moved_or_taken_stay():
+def test_relations_of_a_thing_that_is_moved_or_taken_stay() -> None:
     taken, moved = claim(0, rests_on="box"), claim(1, column="right")
     texts = wordings("changes", taken, beside_lamp(taken), claim(1, "absent"))
     beside = "to the left of the blue metal lamp"
@@ -146,7 +142,7 @@ def test_relations_of_a_thing_that_is_moved_or_taken_stay():
     assert f"Someone has moved the red metal ball {LEFT}, now {RIGHT} {beside}." in texts
 
 
-def test_no_change_is_a_text_of_its_own():
+def test_no_change_is_a_text_of_its_own() -> None:
     lights = [
         Claim(side=side, kind="light", value=f"{light} warm light from above")
         for side, light in enumerate(("bright", "dim"))

@@ -32,13 +32,13 @@ def chats(checkpoint):
 def test_control_tokens_are_found_wherever_they_stand(text, family, token, chats):
     text = text.format(token)
     with pytest.raises(RefusedRowError, match=re.escape(token)) as error:
-        chats[family].refuse_control_tokens(text, chats[family].tokenise([text])[text])
+        chats[family].refuse_control_tokens(text, chats[family].tokenise_answers([text])[text])
     assert error.value.detail == token
 
 
 @pytest.mark.parametrize("family", CONTROL)
 def test_texts_that_only_look_like_it_pass(family, chats):
-    for text, ids in chats[family].tokenise([*HARMLESS, "<ımage>"]).items():
+    for text, ids in chats[family].tokenise_answers([*HARMLESS, "<ımage>"]).items():
         chats[family].refuse_control_tokens(text, ids)
 
 

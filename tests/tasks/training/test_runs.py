@@ -46,14 +46,14 @@ def test_names_that_are_no_folders(name):
 def test_a_run_remembers_what_it_began_with(tmp_path):
     run = Run(tmp_path / "runs" / "one")
     assert run.config() is None
-    run.begin(CONFIG, {"table": "t"}, [Refused(key="a", reason="too long")])
+    run.record_start(CONFIG, {"table": "t"}, [Refused(key="a", reason="too long")])
     assert (run.config(), run.data()) == (CONFIG, {"table": "t"})
     assert (run.latest(), run.is_finished) == (None, False)
 
 
 def test_a_forgotten_run_loses_its_scores(tmp_path):
     run = Run(tmp_path / "runs" / "one")
-    run.begin(CONFIG, {}, [])
+    run.record_start(CONFIG, {}, [])
     for name in ("one", "two"):
         filled(tmp_path / "evaluations" / name)
     run.forget()
@@ -93,16 +93,20 @@ def test_a_run_that_was_killed_at_its_end_is_cleaned_up(keep, kept, tmp_path):
 
 def test_one_process_at_a_time(tmp_path):
     run = Run(tmp_path / "run")
-    with run.locked(), pytest.raises(ConfigError, match="--name"), Run(tmp_path / "run").locked():
+    with (
+        run.lock_run(),
+        pytest.raises(ConfigError, match="--name"),
+        Run(tmp_path / "run").lock_run(),
+    ):
         pass
-    with run.locked():
+    with run.lock_run():
         (run.folder / "config.yaml").touch()
     assert names_in(run.folder) == [".lock", "config.yaml"]
 
 
 def test_a_run_that_was_not_begun_leaves_no_folder(tmp_path):
     run = Run(tmp_path / "runs" / "run")
-    with pytest.raises(ValueError, match="refused"), run.locked():
+    with pytest.raises(ValueError, match="refused"), run.lock_run():
         raise ValueError("refused")
     assert not run.folder.exists()
 
@@ -147,8 +151,8 @@ def test_differences_name_the_fields_that_change_a_result(values, changes):
 
 def test_windows_of_several_processes_are_joined():
     first, second, joined = Window(), Window(), Window()
-    first.add({"loss": 1.0}, 3)
-    second.add({"loss": 5.0, "accuracy": 1.0}, 1)
+    first.add_batch({"loss": 1.0}, 3)
+    second.add_batch({"loss": 5.0, "accuracy": 1.0}, 1)
     joined.add_sums(first.sums)
     joined.add_sums(second.take_sums())
     assert joined.take_means() == {"loss": 2.0, "accuracy": 1.0}
@@ -159,16 +163,16 @@ def test_a_run_that_goes_on_has_each_step_once(tmp_path):
     path = tmp_path / "metrics.parquet"
     metrics = MetricsFile(path)
     for step in (1, 2, 3):
-        metrics.add(step, step / 10, TRAIN, {"loss": float(step)})
-    metrics.add(2, 0.2, HELD_OUT, {"loss": 9.0})
-    metrics.write()
+        metrics.add_values(step, step / 10, TRAIN, {"loss": float(step)})
+    metrics.add_values(2, 0.2, HELD_OUT, {"loss": 9.0})
+    metrics.write_file()
     again = MetricsFile(path)
-    again.resume(2)
-    assert again.has(2, HELD_OUT)
-    assert not again.has(3, TRAIN)
-    assert not again.has(1, HELD_OUT)
-    again.add(3, 0.3, TRAIN, {"loss": 4.0})
-    again.write()
+    again.read_until(2)
+    assert again.is_logged(2, HELD_OUT)
+    assert not again.is_logged(3, TRAIN)
+    assert not again.is_logged(1, HELD_OUT)
+    again.add_values(3, 0.3, TRAIN, {"loss": 4.0})
+    again.write_file()
     rows = [(row["step"], row["split"], row["value"]) for row in pq.read_table(path).to_pylist()]
     assert rows == [(1, TRAIN, 1.0), (2, TRAIN, 2.0), (2, HELD_OUT, 9.0), (3, TRAIN, 4.0)]
     assert (again.last(TRAIN), again.last(HELD_OUT)) == ({"loss": 4.0}, {"loss": 9.0})
@@ -176,10 +180,10 @@ def test_a_run_that_goes_on_has_each_step_once(tmp_path):
 
 def test_an_empty_file_and_none_and_a_broken_one(tmp_path, caplog):
     metrics = MetricsFile(tmp_path / "metrics.parquet")
-    metrics.resume(5)
-    metrics.write()
-    metrics.resume(5)
+    metrics.read_until(5)
+    metrics.write_file()
+    metrics.read_until(5)
     assert (metrics.entries, metrics.last(TRAIN), caplog.text) == ([], {}, "")
     metrics.path.write_bytes(b"PAR1 broken")
-    metrics.resume(5)
+    metrics.read_until(5)
     assert "metrics.parquet" in caplog.text

@@ -25,9 +25,9 @@ def run(tmp_path):
 
 def save(run, step):
     saving = Saving(run, f"checkpoint-{step}")
-    saving.agree(saving.begin)
+    saving.agree(saving.create_folder)
     saving.agree(lambda: (run.folder / SAVING / saving.name / "weights").write_text(str(step)))
-    saving.agree(lambda: saving.publish(2))
+    saving.agree(lambda: saving.publish_checkpoint(2))
 
 
 def test_the_latest_are_kept(run):
@@ -46,7 +46,7 @@ def test_what_cannot_be_written_says_what_is_left(error, run):
         raise error
 
     saving = Saving(run, "checkpoint-2")
-    saving.agree(saving.begin)
+    saving.agree(saving.create_folder)
     with pytest.raises(TrainingError, match="checkpoint-2 "):
         saving.agree(fail)
     save(run, 1)

@@ -130,7 +130,7 @@ def table(reference, qwen, tmp_path_factory):
     scored = score(reference, reference.model, batch)
     path = tmp_path_factory.mktemp("table") / "reference.npz"
     rows = zip(batch.keys, scored.logps.tolist(), scored.tokens.tolist(), strict=True)
-    ReferenceScores(path).write(rows)
+    ReferenceScores(path).write_scores(rows)
     return ReferenceScores(path)
 
 
@@ -179,9 +179,9 @@ def test_dpo_shows_rejected_images_where_there_is_no_rejected_text(qwen, policy,
 def test_a_table_is_read_in_any_order(order, qwen, policy, table):
     rows = [ROWS[position] for position in order]
     scored = score(table, policy, batch_of(qwen, settings(), rows))
-    keys = table.scores["keys"].tolist()
+    keys = table.score_arrays["keys"].tolist()
     for logps, row in zip(scored.logps.tolist(), rows, strict=True):
-        assert logps == table.scores["logps"][keys.index(bytes.fromhex(row.key))].tolist()
+        assert logps == table.score_arrays["logps"][keys.index(bytes.fromhex(row.key))].tolist()
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_table_that_is_none_is_named(content, tmp_path):
     if content is not None:
         table.path.write_bytes(content)
     with pytest.raises(StoreError, match=r"reference\.npz"):
-        _ = table.scores
+        _ = table.score_arrays
 
 
 TOWERS = ("visual", "vision_tower", "vision_model")

@@ -16,7 +16,7 @@ from tests.fixtures.exports import export_some, files_of, lines_of, preference
 REQUEST = TypeAdapter(completion_create_params.CompletionCreateParamsNonStreaming)
 
 
-def test_a_request_has_the_images_in_their_places(tmp_path):
+def test_a_request_has_the_images_in_their_places(tmp_path) -> None:
     prompt = (
         Turn(role="system", text="Be short."),
         Turn(role="user", text="Image 1: <image>\nImage 2: <image>\nWhat differs?"),
@@ -44,29 +44,20 @@ def limit(monkeypatch, shape):
     monkeypatch.setitem(FORMATS, "openai-batch", form)
 
 
-def test_files_have_the_limits_of_the_batch_api():
+def test_files_are_cut_by_rows_and_by_bytes(tmp_path, monkeypatch) -> None:
     limits = openai_batch.LIMITED
     assert (limits.rows_per_file, limits.bytes_per_file) == (50_000, 200_000_000)
-
-
-def test_files_are_cut_by_rows(tmp_path, monkeypatch):
+    rows = [preference(number) for number in range(5)]
     limit(monkeypatch, Shape(rows_per_file=2))
-    rows = [preference(number) for number in range(5)]
-    tally = export_some(tmp_path, rows, form="openai-batch")
-    sizes = {name: len(data) for name, data in files_of(tmp_path / "data").items()}
-    assert sorted(sizes) == ["train-00000.jsonl", "train-00001.jsonl", "train-00002.jsonl"]
-    assert [request["custom_id"] for request in lines_of(tmp_path)] == [row.key for row in rows]
+    tally = export_some(tmp_path / "rows", rows, form="openai-batch")
+    sizes = {name: len(data) for name, data in files_of(tmp_path / "rows/data").items()}
+    assert sorted(sizes) == [f"train-{number:05d}.jsonl" for number in range(3)]
+    lines = lines_of(tmp_path / "rows")
+    assert [request["custom_id"] for request in lines] == [row.key for row in rows]
     assert tally.sizes["train"] == (5, sum(sizes.values()))
-
-
-def test_files_are_cut_by_bytes(tmp_path, monkeypatch):
-    rows = [preference(number) for number in range(5)]
-    export_some(tmp_path / "whole", rows, form="openai-batch")
-    longest = max(
-        len(json.dumps(line, ensure_ascii=False)) for line in lines_of(tmp_path / "whole")
-    )
+    longest = max(len(json.dumps(line, ensure_ascii=False)) for line in lines)
     limit(monkeypatch, Shape(bytes_per_file=2 * longest + 2))
-    export_some(tmp_path / "cut", rows, form="openai-batch")
-    sizes = [len(data) for data in files_of(tmp_path / "cut/data").values()]
+    export_some(tmp_path / "bytes", rows, form="openai-batch")
+    sizes = [len(data) for data in files_of(tmp_path / "bytes/data").values()]
     assert len(sizes) == 3
     assert max(sizes) <= 2 * longest + 2

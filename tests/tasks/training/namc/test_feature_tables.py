@@ -12,7 +12,13 @@ from torchvision.transforms.functional import normalize, to_tensor
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.namc_config import CnnConfig, DualEncoderConfig, VqganConfig
 from pairwright.schemas.rows import Dropped, ImageRow, PlacesRow, make_key
-from pairwright.tasks.models.namc_places import CROP, load_codes, load_grids, make_clip, pin_weights
+from pairwright.tasks.models.namc_places import (
+    CROP,
+    load_codes,
+    load_grids,
+    make_place_clip,
+    pin_weights,
+)
 from pairwright.tasks.training.namc import feature_tables
 from tests.fixtures.checkpoints import READING_CLIP, write_clip_file
 from tests.fixtures.namc_models import CODES, make_cnn, make_vqgan, write_cnn, write_vqgan
@@ -95,7 +101,7 @@ def test_models_that_see_other_places_are_refused(tmp_path):
     file = tmp_path / "small.safetensors"
     described = write_clip_file(file, architecture=READING_CLIP)
     with pytest.raises(ModelError, match=r"namc\.clip\.model: .*224 in 14 x 14"):
-        make_clip(DualEncoderConfig(model=str(described), checkpoint=str(file)))
+        make_place_clip(DualEncoderConfig(model=str(described), checkpoint=str(file)))
 
 
 def test_a_changed_file_is_another_model(tmp_path):

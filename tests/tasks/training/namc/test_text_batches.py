@@ -74,7 +74,7 @@ def test_batches_ahead_are_those_made_one_by_one(tmp_path):
     )
     orders = [[3, 1], [0], [2, 0, 1]]
     for order, batch in zip(orders, batches.ahead(orders), strict=True):
-        alone = batches.make(order)
+        alone = batches.make_batch(order)
         for field in fields(alone):
             assert torch.equal(getattr(batch, field.name), getattr(alone, field.name)), field.name
         assert (batch.codes == 50_000).all()

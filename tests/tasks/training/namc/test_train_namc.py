@@ -12,7 +12,7 @@ from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.serving.chat import Question
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.training.namc.captioner import answer_pairs, identify, is_namc
+from pairwright.tasks.training.namc.captioner import answer_pairs, identify_captioner, is_namc
 from pairwright.tasks.training.namc.namc_objective import check_settings
 from pairwright.tasks.training.namc.train_namc import train_namc
 from pairwright.tasks.training.runs import HELD_OUT, PLACES, TRAIN, MetricsFile, Run
@@ -63,7 +63,7 @@ def reasons_of(run):
 
 
 def test_a_run_leaves_metrics_of_each_loss(trained):
-    metrics = MetricsFile(trained.run.metrics).resume()
+    metrics = MetricsFile(trained.run.metrics).read_until()
     last = metrics.last(TRAIN)
     parts = [last[f"loss/{part}"] for part in ("alignment", "description", "reconstruction")]
     assert last["loss"] == pytest.approx(sum(parts))
@@ -115,7 +115,7 @@ def test_a_finished_run_is_tuned_on_any_text(trained, tmp_path):
     """Without noise there are no masks and no CLIP; texts off the template are learnt from, too."""
     job = write_run(tmp_path, settings(**TUNING), rows=rows())
     assert train_namc(replace(job, start=trained.run.model)).finished
-    assert "masked/places" not in MetricsFile(job.run.metrics).resume().last(TRAIN)
+    assert "masked/places" not in MetricsFile(job.run.metrics).read_until().last(TRAIN)
     assert json.loads((job.run.model / "namc.json").read_text())["noise"] is False
     assert reasons_of(job.run) == ["not about two images"]
 
@@ -156,4 +156,4 @@ def test_it_answers_questions_about_two_images(trained, tmp_path):
     about = json.loads((folder / "namc.json").read_text())
     assert about["length"] == 12, "it writes as in its run"
     assert (is_namc(folder), is_namc(tmp_path)) == (True, False)
-    assert identify(folder) == identify(folder)
+    assert identify_captioner(folder) == identify_captioner(folder)

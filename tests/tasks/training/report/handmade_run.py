@@ -56,12 +56,12 @@ def write_metrics(run, steps, *, measured):
     trained, held_out = curves(steps), curves(measured)
     for position, step in enumerate(steps):
         values = {name: curve[position] for name, curve in trained.items()}
-        metrics.add(step, step / 100, "train", values)
+        metrics.add_values(step, step / 100, "train", values)
     for position, step in enumerate(measured):
         values = {name: held_out[name][position] for name in HELD_OUT}
         values |= {"accuracy": 0.75, "accuracy/rows": 8.0}
-        metrics.add(step, step / 100, "held-out", values)
-    metrics.write()
+        metrics.add_values(step, step / 100, "held-out", values)
+    metrics.write_file()
 
 
 def begin(folder, refused=(), **settings):
@@ -70,7 +70,7 @@ def begin(folder, refused=(), **settings):
     run.folder.mkdir(parents=True, exist_ok=True)
     version = {"snapshot": 3, "version": "version 3"}
     data = {"dataset": "/data/of/mine/scenes <b>", "refused": {"too long": 2}, **version}
-    run.begin(TrainConfig.model_validate(merge(SETTINGS, settings)), data, refused)
+    run.record_start(TrainConfig.model_validate(merge(SETTINGS, settings)), data, refused)
     return run
 
 

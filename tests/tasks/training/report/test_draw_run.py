@@ -84,7 +84,7 @@ def test_sft_page_has_no_preference_charts():
 def test_adpo_page_has_retriever_section_and_unknown_metrics(tmp_path):
     run = Run(tmp_path)
     write_metrics(run, range(1, 40), measured=(20, 39))
-    charts = charts_of(MetricsFile(run.metrics).resume().entries)
+    charts = charts_of(MetricsFile(run.metrics).read_until().entries)
     assert list(charts) == ["Learning", "The retriever", "Steps and speed", "Further metrics"]
     retriever = ["Entropy", "Effective candidates", "Reward", "Doubtful negatives"]
     assert titles(charts["The retriever"]) == retriever

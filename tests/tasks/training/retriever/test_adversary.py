@@ -97,9 +97,9 @@ def test_the_warm_up_is_of_new_retrievers_only(tmp_path):
     answers = adversary.propose(KEYS[:2])
     assert not torch.equal(before, weights_of(adversary.retriever))
     adversary.learn(rewards_for(answers), step=True)
-    adversary.save(tmp_path)
+    adversary.save_state(tmp_path)
     other = made(warmup_steps=5)
-    other.load(tmp_path)
+    other.restore_state(tmp_path)
     loaded = weights_of(other.retriever)
     assert torch.equal(loaded, weights_of(adversary.retriever))
     other.propose(KEYS[:2])
@@ -118,7 +118,7 @@ def test_what_is_published_makes_the_network_again_and_tells_the_page(tmp_path):
     adversary = made()
     for _ in range(10):
         adversary.learn(rewards_for(adversary.propose(KEYS)), step=True)
-    adversary.publish(tmp_path)
+    adversary.save_network(tmp_path)
     with safe_open(tmp_path / NETWORK, framework="pt") as file:
         about = json.loads(file.metadata()["about"])
         for name, weight in adversary.retriever.encoder.network.state_dict().items():
@@ -155,7 +155,7 @@ def test_a_state_that_is_none_is_refused_by_name(tmp_path, state, capsys):
     """Of something else, or with a program in it."""
     torch.save(state, tmp_path / STATE)
     with pytest.raises(ModelError, match=STATE):
-        made().load(tmp_path)
+        made().restore_state(tmp_path)
     assert "run" not in capsys.readouterr().out
 
 
@@ -163,12 +163,12 @@ def test_a_state_that_is_none_is_refused_by_name(tmp_path, state, capsys):
 def test_a_file_that_is_no_state_is_refused_by_name(tmp_path, data):
     (tmp_path / STATE).write_bytes(data)
     with pytest.raises(ModelError, match=STATE):
-        made().load(tmp_path)
+        made().restore_state(tmp_path)
 
 
 def test_a_state_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ModelError, match=STATE):
-        made().load(tmp_path)
+        made().restore_state(tmp_path)
 
 
 POOL = tuple(f"text {number}" for number in range(100))

@@ -40,7 +40,7 @@ FEW = vectors([text_key("a")], 4)
 def test_all_embedders_but_the_hash_of_copies_stand_side_by_side():
     images = {"shape": SHAPE, "colour": COLOUR, "perceptual-hash": HASH}
     features = map_features(ROWS, POOL, images=images, texts={"words": TEXTS})
-    assert features.sizes == (5, 4)
+    assert features.vector_lengths == (5, 4)
     assert features.made_by == "colour+shape | words 4"
     pairs = features.pair_vectors(np.array([1, 0]))
     assert pairs.dtype == np.float32
