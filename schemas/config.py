@@ -132,6 +132,20 @@ class ScenesConfig(Section):
     """Share of photographs that differ from their base by viewpoint or light only."""
 
 
+class PlantedConfig(Section):
+    """Rendered things planted into photographs."""
+
+    seed: FilledSeed = 0
+    photographs: Annotated[int, Field(ge=2, le=4)] = 2
+    """Photographs made of each one of the source; each further one is paired with the first drawn."""
+    max_side: Annotated[int, Field(ge=256, le=4096)] = 1024
+    """Longer side, in pixels, that larger photographs are scaled down to."""
+    samples_per_pixel: Annotated[int, Field(ge=1, le=4096)] = 16
+    """Light paths per pixel of a thing, before denoising."""
+    no_change_share: Share = 0.15
+    """Share of pairs that differ by light, focus or framing only."""
+
+
 class RobustnessConfig(Section):
     """Corruption of a source's images and texts, to measure robustness (paper 001, A.3)."""
 
@@ -155,12 +169,13 @@ class SourceConfig(Section):
     items' keys identify what is rendered. Without corruption, `robustness` counts as absent.
     """
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"path", "scenes"})
+    uncounted: ClassVar[frozenset[str]] = frozenset({"path", "scenes", "planted"})
     kind: Annotated[str, Filled("source_kind")]
     path: Annotated[str, Filled("source_path")]
     images: Annotated[ImagesConfig, Filled("images")]
     reading: Annotated[ReadingConfig, Filled("reading")]
     scenes: Annotated[ScenesConfig, Filled("scenes")]
+    planted: Annotated[PlantedConfig, Filled("planted")]
     robustness: Annotated[
         RobustnessConfig, Field(exclude_if=lambda value: value.is_off), Filled("robustness")
     ] = RobustnessConfig()
@@ -422,6 +437,7 @@ class Profile(Section):
     images: ImagesConfig = ImagesConfig()
     reading: ReadingConfig = ReadingConfig()
     scenes: ScenesConfig = ScenesConfig()
+    planted: PlantedConfig = PlantedConfig()
     robustness: RobustnessConfig = RobustnessConfig()
     embedding: EmbeddingConfig = EmbeddingConfig()
     exclude: ExcludeConfig = ExcludeConfig()
@@ -480,6 +496,7 @@ class Profile(Section):
             images=self.images,
             reading=self.reading,
             scenes=self.complete(self.scenes),
+            planted=self.complete(self.planted),
             robustness=self.robustness,
         )
 

@@ -7,7 +7,7 @@ scene is derived from these models.
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Base64Bytes, BaseModel, ConfigDict
 
 ChangeType = Literal[
     "viewpoint",
@@ -24,11 +24,13 @@ ChangeType = Literal[
     "counting",
     "move",
     "material",
+    "focus",
+    "framing",
 ]
-"""The twelve change types of OmniDiff (paper 002, section 3; ``text`` is its "OCR text"), and two
-of CLEVR-Change."""
+"""The twelve change types of OmniDiff (paper 002, section 3; ``text`` is its "OCR text"), two of
+CLEVR-Change, and two of photographs (ours)."""
 
-DISTRACTORS: tuple[ChangeType, ...] = ("viewpoint", "illumination")
+DISTRACTORS: tuple[ChangeType, ...] = ("viewpoint", "illumination", "focus", "framing")
 """Changes of the photograph, not of the scene: a pair that differs by these only is a "no change"
 pair."""
 
@@ -99,8 +101,8 @@ class SceneObject(Frozen):
     """Text on it (signs only)."""
     column: Literal["left", "centre", "right"]
     """Third of the photograph that holds the centre of its box."""
-    depth: Literal["front", "middle", "back"]
-    """Third of the place, from the camera, in which it stands."""
+    depth: Literal["front", "middle", "back"] | None
+    """Third of the place, from the camera, in which it stands; ``None``: not known."""
     clear: bool = True
     """Whether column and depth are unambiguous: it is well away from where two of them meet."""
     box: tuple[int, int, int, int]
@@ -109,10 +111,22 @@ class SceneObject(Frozen):
     """Visible pixels / pixels of its silhouette in the frame if it were alone (0 to 1)."""
     mask: Mask
     """Its visible pixels."""
+    touched: Mask | None = None
+    """Of a planted thing: the pixels that differ from the photograph without it, those of its
+    shadow and edge included."""
     support: str | None = None
     """Id of the object that it rests on; ``None``: it stands on the ground."""
     rests_on: str | None = None
     """Shape of that object ("box")."""
+
+
+class Covered(Frozen):
+    """Part of the original photograph that a planted thing and its shadow cover."""
+
+    object_id: str
+    window: tuple[int, int, int, int]
+    """Pixels x0, y0, x1, y1, the last two exclusive."""
+    png: Base64Bytes
 
 
 class SceneChange(Frozen):
@@ -153,5 +167,9 @@ class SceneGraph(Frozen):
     """Every object that is visible in the photograph."""
     changes: tuple[SceneChange, ...] = ()
     """Changes from the base photograph; empty for the base itself."""
+    planted: bool = False
+    """Whether the objects were planted into a photograph, which shows more than the graph names."""
+    covered: tuple[Covered, ...] = ()
+    """Of planted things: what the photograph shows without them."""
     exposure: str = ""
     """JSON of ``tasks.scenes.render.Exposure``: how to take the photograph again."""

@@ -237,12 +237,14 @@ def _attribute_values(
                 yield replace(item, **{name: value}), str(before), value
 
 
-def _sizes(rng: Rng, item: Thing) -> Sequence[str]:
+def drawn_sizes(rng: Rng, item: Thing) -> Sequence[str]:
+    """Return the sizes of a shape, from either end."""
     sizes = vocabulary.SHAPES[item.shape].sizes
     return sizes if rng.random() < 0.5 else sizes[::-1]
 
 
-def _clear_colours(rng: Rng, item: Thing) -> list[str]:
+def clear_colours(rng: Rng, item: Thing) -> list[str]:
+    """Return the colours, shuffled, that nobody takes for the object's own."""
     options = vocabulary.colours_of(item.shape, item.material)
     colours: list[str] = rng.permutation(options).tolist()
     return [
@@ -252,7 +254,8 @@ def _clear_colours(rng: Rng, item: Thing) -> list[str]:
     ]
 
 
-def _clear_materials(rng: Rng, item: Thing) -> list[str]:
+def clear_materials(rng: Rng, item: Thing) -> list[str]:
+    """Return the materials, shuffled, that look unlike the object's own."""
     if item.shape in vocabulary.LITTLE_MATERIAL or item.colour not in vocabulary.METALLIC_COLOURS:
         return []
     options = vocabulary.SHAPES[item.shape].materials
@@ -264,7 +267,8 @@ def _clear_materials(rng: Rng, item: Thing) -> list[str]:
     ]
 
 
-def _poses(rng: Rng, item: Thing) -> Sequence[str]:
+def poses(rng: Rng, item: Thing) -> Sequence[str]:
+    """Return the poses of a shape."""
     del rng  # the first other pose is taken
     return vocabulary.SHAPES[item.shape].poses
 
@@ -273,7 +277,8 @@ def _signs(draft: Draft) -> list[Thing]:
     return [item for item in draft.single() if item.text]
 
 
-def _texts(rng: Rng, item: Thing) -> list[str]:
+def texts(rng: Rng, item: Thing) -> list[str]:
+    """Return the texts of signs, shuffled."""
     del item  # every sign may have every text
     return [vocabulary.TEXTS[int(index)] for index in rng.permutation(len(vocabulary.TEXTS))]
 
@@ -403,14 +408,14 @@ CONTENT: dict[ChangeType, Change] = {
     "disappearance": partial(_take, kind="disappearance", resting=False),
     "removal": partial(_take, kind="removal", resting=True),
     "substitution": partial(_alter, kind="substitution", options=_substitutes),
-    "size": _altering("size", Draft.loose, _sizes),
-    "colour": _altering("colour", Draft.single, _clear_colours),
+    "size": _altering("size", Draft.loose, drawn_sizes),
+    "colour": _altering("colour", Draft.single, clear_colours),
     "orientation": partial(_alter, kind="orientation", options=_turns),
-    "pose": _altering("pose", Draft.loose, _poses),
-    "text": _altering("text", _signs, _texts),
+    "pose": _altering("pose", Draft.loose, poses),
+    "text": _altering("text", _signs, texts),
     "counting": _change_count,
     "move": partial(_alter, kind="move", options=_moves),
-    "material": _altering("material", Draft.single, _clear_materials),
+    "material": _altering("material", Draft.single, clear_materials),
 }
 DISTRACTING: dict[ChangeType, Change] = {
     "viewpoint": _change_viewpoint,

@@ -7,7 +7,7 @@ single thread, since the worker processes share the cores: import this module on
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -127,15 +127,19 @@ class Shell:
 
 
 def _shells(scene: Scene) -> Iterator[tuple[str, Shell]]:
-    for item in scene.things:
-        for index, part in enumerate(item.parts()):
-            yield f"{item.id}_{index}", _part_shell(item, part)
+    yield from _thing_shells(scene.things)
     surfaces = surfaces_of(scene.place, scene.style)
     paints = _paint(_place_of, scene.place, scene.style)
     for index, (surface, paint) in enumerate(zip(surfaces, paints, strict=True)):
         bsdf = _glossy(paint, surface.roughness) if surface.roughness else _matt(paint)
         normals = corner_normals(surface.soup)
         yield f"place_{index}", Shell(surface.soup, normals, surface.uv, paint, bsdf)
+
+
+def _thing_shells(things: Iterable[Thing]) -> Iterator[tuple[str, Shell]]:
+    for item in things:
+        for index, part in enumerate(item.parts()):
+            yield f"{item.id}_{index}", _part_shell(item, part)
 
 
 def _part_shell(item: Thing, part: ShapePiece) -> Shell:
@@ -234,7 +238,7 @@ KEYS: dict[str, Triple] = {
 }
 
 
-def _lights(light: Light) -> dict[str, Plugin]:
+def place_lights(light: Light) -> dict[str, Plugin]:
     """Return a large soft key light, a tall window opposite and an even sky.
 
     A gradient in the sky would cost a fifth more time. The weak window is reflected in glossy
@@ -283,10 +287,20 @@ def _panel(
 
 def build_scene(scene: Scene) -> mi.Scene:
     """Return the renderer's scene, with materials and lights."""
+    meshes = _mesh_shells(_shells(scene))
+    return mi.load_dict({"type": "scene", **meshes, **place_lights(scene.light)}, optimize=False)
+
+
+def mesh_things(things: Iterable[Thing]) -> dict[str, mi.Mesh]:
+    """Return the meshes of some objects, with their materials."""
+    return _mesh_shells(_thing_shells(things))
+
+
+def _mesh_shells(shells: Iterable[tuple[str, Shell]]) -> dict[str, mi.Mesh]:
     meshes: dict[str, mi.Mesh] = {}
-    for name, shell in _shells(scene):
+    for name, shell in shells:
         meshes[name] = _mesh(name, shell, "bsdf", {"type": "twosided", "bsdf": shell.bsdf})
-    return mi.load_dict({"type": "scene", **meshes, **_lights(scene.light)}, optimize=False)
+    return meshes
 
 
 def _build_sensor(camera: Camera, samples: int) -> mi.Sensor:
@@ -413,7 +427,27 @@ def survey_colours(scene: Scene, camera: Camera) -> Plane:
     return _shine(meshes, camera, samples=4)  # enough for smooth edges
 
 
-def _shine(meshes: dict[str, mi.Mesh], camera: Camera, *, samples: int) -> Plane:
+def glow_things(
+    things: Iterable[Thing],
+    camera: Camera,
+    *,
+    background: float = 0.0,
+    white: bool = False,
+    samples: int = 4,
+) -> Plane:
+    """Return the mean colour of some objects at each pixel, or white, before a grey background."""
+    emission = _rgb((1, 1, 1))
+    meshes: dict[str, mi.Mesh] = {}
+    for name, shell in _thing_shells(things):
+        paint = emission if white else shell.paint
+        meshes[name] = _mesh(name, _towards(shell, camera), "emitter", _emitter(paint))
+    lights: dict[str, Any] = dict(meshes)
+    if background:
+        lights["sky"] = {"type": "constant", "radiance": _rgb([background] * 3)}
+    return _shine(lights, camera, samples=samples)
+
+
+def _shine(meshes: dict[str, Any], camera: Camera, *, samples: int) -> Plane:
     """Return the light of emitters alone."""
     built = mi.load_dict({"type": "scene", **meshes}, optimize=False)
     return _render(
@@ -477,10 +511,15 @@ KNEE = np.float32(0.6)
 
 def tone_map(light: Plane) -> NDArray[np.uint8]:
     """Return sRGB: linear up to 0.6, then a soft shoulder that keeps hues and highlights."""
+    return np.round(tone_levels(light)).astype(np.uint8)
+
+
+def tone_levels(light: Plane) -> Plane:
+    """Return the levels of ``tone_map``, not rounded."""
     soft = KNEE + (1 - KNEE) * (1 - np.exp(-(light - KNEE) / (1 - KNEE)))
     value = np.clip(np.where(light > KNEE, soft, light), 0, 1)
     srgb = np.where(value <= 0.0031308, 12.92 * value, 1.055 * np.power(value, 1 / 2.4) - 0.055)
-    return np.round(srgb * 255).astype(np.uint8)
+    return srgb * 255
 
 
 def linear_of(picture: NDArray[np.uint8]) -> Plane:

@@ -11,6 +11,7 @@ from pairwright.tasks.sources import (
     jsonl,
     localized_narratives,
     pair_folders,
+    planted,
     scenes,
     video,
     webdataset,
@@ -21,6 +22,7 @@ from pairwright.tasks.sources.reader import Reader
 # manifests.
 _MODULES = (
     folder,
+    planted,
     scenes,
     video,
     localized_narratives,

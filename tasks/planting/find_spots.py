@@ -1,0 +1,102 @@
+"""Find spots of a photograph where a planted thing is plausible: plain ones, larger things below.
+
+Reads and writes nothing. Ours: the shares and the measure of texture.
+"""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from pairwright.tasks.images.decode import RGB
+from pairwright.tasks.scenes.pictures import Rng
+
+THING_HEIGHT = 0.7  # metres of the toy world: of a medium thing
+HEIGHT_SHARE = 0.15
+"""Height of a medium thing in the middle of a photograph, as a share of its shorter side."""
+NEARNESS = (0.75, 1.25)
+"""Factors of a thing's size at the top and at the bottom of a photograph."""
+ROWS = (0.35, 0.95)  # range of feet, as shares of the height
+BOX_WIDTH = 1.5
+BOX_HEIGHT = 1.6
+"""Free space of a spot in metres: the largest thing, with the beginning of its shadow."""
+BELOW = 0.25  # of the free space, in metres, before the foot
+MARGIN = 0.02  # between the free space and the photograph's border, as a share of the shorter side
+DRAWS = 400
+PLAINER_THAN = 0.6
+"""A spot has less texture than this share of all that were drawn."""
+MAX_SPOTS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Position of a thing in a photograph."""
+
+    x: int
+    """Column of its foot's middle, in pixels."""
+    y: int
+    """Row of its foot's middle, in pixels."""
+    scale: float
+    """Pixels per metre of the toy world."""
+
+    @property
+    def box(self) -> tuple[int, int, int, int]:
+        """Return the free space: pixels x0, y0, x1, y1, the last two exclusive."""
+        half = BOX_WIDTH / 2 * self.scale
+        top = self.y - (BOX_HEIGHT - BELOW) * self.scale
+        bottom = self.y + BELOW * self.scale
+        return round(self.x - half), round(top), round(self.x + half), round(bottom)
+
+
+def find_spots(photograph: RGB, rng: Rng) -> list[Spot]:
+    """Return up to ``MAX_SPOTS`` spots whose boxes do not overlap, the plainest drawn first."""
+    texture = measure_texture(photograph)
+    height, width = texture.shape
+    drawn: list[tuple[float, Spot]] = []
+    for _ in range(DRAWS):
+        spot = _draw_spot(rng, width, height)
+        if _is_inside(spot, width, height):
+            drawn.append((_mean_in(texture, spot.box), spot))
+    drawn.sort(key=lambda scored: scored[0])
+    plain = drawn[: round(len(drawn) * PLAINER_THAN)]
+    chosen: list[Spot] = []
+    for index in rng.permutation(len(plain)):
+        _, spot = plain[int(index)]
+        if len(chosen) < MAX_SPOTS and not any(_overlap(spot, other) for other in chosen):
+            chosen.append(spot)
+    return chosen
+
+
+def measure_texture(photograph: RGB) -> NDArray[np.float64]:
+    """Return the gradient's length at each pixel, ``(h, w)``, in levels of 255."""
+    grey = cv2.cvtColor(photograph, cv2.COLOR_RGB2GRAY)
+    across = cv2.Sobel(grey, cv2.CV_32F, 1, 0)
+    down = cv2.Sobel(grey, cv2.CV_32F, 0, 1)
+    return np.hypot(across, down).astype(np.float64)
+
+
+def _draw_spot(rng: Rng, width: int, height: int) -> Spot:
+    row = float(rng.uniform(*ROWS))
+    side = min(width, height)
+    smallest, largest = NEARNESS
+    nearness = smallest + (largest - smallest) * row
+    scale = HEIGHT_SHARE * side / THING_HEIGHT * nearness
+    return Spot(int(rng.integers(width)), round(row * height), scale)
+
+
+def _is_inside(spot: Spot, width: int, height: int) -> bool:
+    rim = MARGIN * min(width, height)
+    x0, y0, x1, y1 = spot.box
+    return x0 >= rim and y0 >= rim and x1 <= width - rim and y1 <= height - rim
+
+
+def _mean_in(values: NDArray[np.float64], box: tuple[int, int, int, int]) -> float:
+    x0, y0, x1, y1 = box
+    return float(values[y0:y1, x0:x1].mean())
+
+
+def _overlap(spot: Spot, other: Spot) -> bool:
+    ax0, ay0, ax1, ay1 = spot.box
+    bx0, by0, bx1, by1 = other.box
+    return ax0 < bx1 and bx0 < ax1 and ay0 < by1 and by0 < ay1

@@ -1,0 +1,279 @@
+"""Make the photographs of one planted world: pixels, scene graphs, and the covered original.
+
+Needs Mitsuba: import this module only to render.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from pairwright.schemas.config import PlantedConfig
+from pairwright.schemas.scene import Covered, SceneChange, SceneGraph, SceneObject
+from pairwright.tasks.images.decode import RGB, encode_png
+from pairwright.tasks.images.masks import encode_mask
+from pairwright.tasks.planting.draw_planting import (
+    PLACE,
+    Planting,
+    change_planting,
+    column_of,
+    draw_planting,
+)
+from pairwright.tasks.planting.find_spots import Spot, find_spots
+from pairwright.tasks.planting.photo_state import PhotoState, draw_other_state, draw_state
+from pairwright.tasks.planting.plant import (
+    ELEVATION,
+    FRONT,
+    Planted,
+    Render,
+    find_direction,
+    frame,
+    plant,
+    render_thing,
+)
+from pairwright.tasks.scenes.pictures import Rng
+from pairwright.tasks.scenes.state import Mask, Thing
+from pairwright.tasks.scenes.vocabulary import SHAPES, Direction
+
+ATTEMPTS = 12
+MIN_SHARE = 0.002
+"""Least share of a photograph's pixels that a thing covers (ours): 50 x 30 of 1,024 x 768."""
+MIN_LEVELS = 12.0
+"""Least mean difference, in levels of 255, between a changed thing's pixels before and after."""
+LOOKS = ("id", "shape", "colour", "material", "size", "pose", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedPhotograph:
+    """Photograph with planted things."""
+
+    pixels: RGB
+    graph: SceneGraph
+
+
+@dataclass(frozen=True, slots=True)
+class _Exposed:
+    """Photograph before its own state is applied."""
+
+    planting: Planting
+    pixels: RGB
+    things: Mapping[str, Planted]
+
+
+class Planter:
+    """Plants things into one photograph; renders each thing at a spot once."""
+
+    def __init__(self, photograph: RGB, config: PlantedConfig, seeds: tuple[int, ...]) -> None:
+        self._original = photograph
+        self._samples = config.samples_per_pixel
+        self._seeds = seeds
+        self._direction: Direction = find_direction(photograph)
+        self._renders: dict[tuple[Thing, Spot], Render] = {}
+
+    def expose(self, planting: Planting) -> _Exposed | None:
+        """Return the photograph with all things; ``None`` if one is cut off, hidden or tiny."""
+        pixels = self._original
+        things: dict[str, Planted] = {}
+        everywhere = np.zeros(pixels.shape[:2], bool)
+        for item in planting.things:
+            spot = planting.spots[item.id]
+            # The noise of a thing at a spot is always the same: it tells nothing.
+            rng = np.random.default_rng((*self._seeds, spot.x, spot.y))
+            pixels, planted = plant(
+                pixels, self._render(item, spot), spot, rng, original=self._original
+            )
+            if (everywhere & planted.touched).any() or not planted.is_whole:
+                return None
+            if planted.mask.mean() < MIN_SHARE:
+                return None
+            everywhere |= planted.touched
+            things[item.id] = planted
+        return _Exposed(planting, pixels, things)
+
+    def _render(self, item: Thing, spot: Spot) -> Render:
+        key = (item, spot)
+        if key not in self._renders:
+            camera = frame(item, spot, ELEVATION)
+            seed = self._seeds[0]
+            self._renders[key] = render_thing(
+                item, camera, self._direction, samples=self._samples, seed=seed
+            )
+        return self._renders[key]
+
+
+def photograph_planted(
+    photograph: RGB,
+    config: PlantedConfig,
+    *,
+    world: str,
+    seeds: tuple[int, ...],
+) -> list[PlantedPhotograph] | None:
+    """Return photographs that differ by known changes, in an order that tells nothing.
+
+    ``None``: there is no room for enough things.
+    """
+    rng = np.random.default_rng(seeds)
+    planter = Planter(photograph, config, seeds)
+    base = _draw_base(rng, planter, photograph)
+    if base is None:
+        return None
+    exposed = [base]
+    states = [draw_state(rng)]
+    while len(exposed) < config.photographs:
+        is_plain = rng.random() < config.no_change_share
+        variation = base if is_plain else _draw_variation(rng, planter, base, exposed)
+        if variation is None:
+            return None
+        exposed.append(variation)
+        states.append(draw_other_state(rng, states[0]) if is_plain else draw_state(rng))
+    photographs: list[PlantedPhotograph] = []
+    for number, index in enumerate(rng.permutation(len(exposed))):
+        developed = _develop(
+            photograph,
+            exposed[int(index)],
+            states[int(index)],
+            world=world,
+            number=number,
+        )
+        if developed is None:
+            return None
+        photographs.append(developed)
+    return photographs
+
+
+def _draw_base(rng: Rng, planter: Planter, photograph: RGB) -> _Exposed | None:
+    for _ in range(ATTEMPTS):
+        spots = find_spots(photograph, rng)
+        planting = draw_planting(rng, spots, photograph.shape[1])
+        if planting is None:
+            continue
+        exposed = planter.expose(planting)
+        if exposed is not None:
+            return exposed
+    return None
+
+
+def _draw_variation(
+    rng: Rng, planter: Planter, base: _Exposed, others: list[_Exposed]
+) -> _Exposed | None:
+    """Return a variation whose changes are visible and unlike those of the others."""
+    for _ in range(ATTEMPTS):
+        planting = change_planting(rng, base.planting)
+        if planting is None:
+            continue
+        if any(_shares_thing(planting, other.planting) for other in others):
+            continue
+        exposed = planter.expose(planting)
+        if exposed is not None and _all_visible(base, exposed):
+            return exposed
+    return None
+
+
+def _shares_thing(planting: Planting, other: Planting) -> bool:
+    """Return whether two variations change one thing, or use one free spot."""
+    if planting.touched & other.touched:
+        return True
+    new_spots = {planting.spots[name] for name in planting.touched if name in planting.spots}
+    other_spots = {other.spots[name] for name in other.touched if name in other.spots}
+    return bool(new_spots & other_spots)
+
+
+def _all_visible(base: _Exposed, exposed: _Exposed) -> bool:
+    for change in exposed.planting.changes:
+        if not _is_visible(str(change.object_id), base, exposed):
+            return False
+    return True
+
+
+def _is_visible(name: str, base: _Exposed, exposed: _Exposed) -> bool:
+    """Return whether a changed thing's pixels differ clearly."""
+    region = np.zeros(base.pixels.shape[:2], bool)
+    for state in (base, exposed):
+        if name in state.things:
+            region |= state.things[name].mask
+    before = base.pixels[region].astype(np.int16)
+    after = exposed.pixels[region].astype(np.int16)
+    return float(np.abs(after - before).mean()) >= MIN_LEVELS
+
+
+def _develop(
+    photograph: RGB, exposed: _Exposed, state: PhotoState, *, world: str, number: int
+) -> PlantedPhotograph | None:
+    """Return the photograph in its state, with its graph; ``None`` if the framing cuts a thing."""
+    pixels = state.apply(exposed.pixels)
+    original = state.apply(photograph)
+    differs = (pixels != original).any(axis=2)
+    objects: list[SceneObject] = []
+    covered: list[Covered] = []
+    for item in exposed.planting.things:
+        planted = exposed.things[item.id]
+        mask = state.move(planted.mask)
+        touched = _grow(state.move(planted.touched)) & differs
+        if _touches_border(mask):
+            return None
+        objects.append(_describe(item, mask, touched))
+        x0, y0, x1, y1 = _box(touched)
+        patch = encode_png(np.ascontiguousarray(original[y0:y1, x0:x1]))
+        covered.append(Covered(object_id=item.id, window=(x0, y0, x1, y1), png=patch))
+    changes = exposed.planting.changes
+    graph = SceneGraph(
+        world=world,
+        photograph=number,
+        place=PLACE,
+        light=state.light,
+        viewpoint=state.view,
+        objects=tuple(objects),
+        changes=(*changes, *_changes_of(state)),
+        planted=True,
+        covered=tuple(covered),
+    )
+    return PlantedPhotograph(pixels, graph)
+
+
+def _describe(item: Thing, mask: Mask, touched: Mask) -> SceneObject:
+    x0, y0, x1, y1 = _box(mask)
+    centre = (x0 + x1) / 2 / mask.shape[1]
+    column, is_clear = column_of(centre)
+    facing = None
+    if SHAPES[item.shape].front:
+        facing, _ = FRONT.facing(item)
+    return SceneObject(
+        **{name: getattr(item, name) for name in LOOKS},
+        facing=facing,
+        column=column,
+        depth=None,
+        clear=is_clear,
+        box=(x0, y0, x1, y1),
+        visible=1.0,
+        mask=encode_mask(mask),
+        touched=encode_mask(touched),
+    )
+
+
+def _changes_of(state: PhotoState) -> Iterator[SceneChange]:
+    """Yield how a state differs from the plain one."""
+    plain = PhotoState()
+    if state.light != plain.light:
+        yield SceneChange(type="illumination", before=plain.light, after=state.light)
+    if state.view != plain.view:
+        kind = "focus" if state.kind == "soft" else "framing"
+        yield SceneChange(type=kind, before=plain.view, after=state.view)
+
+
+def _grow(mask: Mask) -> Mask:
+    """Return a mask with a rim, over which a blur or another size spreads a thing's pixels."""
+    size = 2 * max(3, mask.shape[1] // 50) + 1
+    return np.asarray(cv2.dilate(mask.astype(np.uint8), np.ones((size, size), np.uint8))).astype(
+        bool
+    )
+
+
+def _touches_border(mask: Mask) -> bool:
+    return bool(mask[0].any() or mask[-1].any() or mask[:, 0].any() or mask[:, -1].any())
+
+
+def _box(mask: Mask) -> tuple[int, int, int, int]:
+    rows = np.flatnonzero(mask.any(axis=1))
+    columns = np.flatnonzero(mask.any(axis=0))
+    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1

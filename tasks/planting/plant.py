@@ -1,0 +1,267 @@
+"""Plant rendered things into photographs: pixels, masks and shadows.
+
+A thing is rendered alone on a grey plane, with and without it, under one light. Where only the
+plane is seen, the photograph is multiplied by the ratio of the two renders, which is the thing's
+shadow; the thing's own pixels replace the photograph's. All other pixels stay as they are, to the
+byte.
+
+Reads and writes nothing. Needs Mitsuba and Open Image Denoise: import this module only to render.
+"""
+
+from dataclasses import dataclass
+
+import cv2
+import mitsuba as mi
+import numpy as np
+import pyoidn
+from numpy.typing import NDArray
+
+from pairwright.tasks.images.decode import RGB
+from pairwright.tasks.planting.find_spots import Spot
+from pairwright.tasks.scenes import render
+from pairwright.tasks.scenes.pictures import Rng
+from pairwright.tasks.scenes.state import DISTANCE, Camera, Mask, Thing
+from pairwright.tasks.scenes.vocabulary import Direction, Light, View
+
+Plane = NDArray[np.float32]
+ELEVATION = 26.0
+"""Degrees above the ground from which things are seen: most photographs are taken standing."""
+FLOOR = 0.5  # reflectance of the grey plane
+FLOOR_WIDTH = 40.0
+COVERAGE_SAMPLES = 32
+SHADOW = 0.985
+"""A pixel of the plane with at least this share of its light is not in the shadow."""
+FADE = 0.15
+"""Share of a window's width over which a shadow that reaches its border fades."""
+COVERED = 0.02
+"""Least share of a pixel that a thing covers."""
+EXPOSURES = (0.1, 0.4)
+"""Range of the light that the grey plane reflects, as a share of white.
+
+A thing in a darker place would not show its colour."""
+TONE = 0.25  # share of the place's hue that the thing's light takes
+NOISE_LIMIT = 6.0  # levels of 255
+SOFTNESS = 0.6
+"""Standard deviation of the blur of a thing, in pixels: photographs are softer than renders."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseUp(Camera):
+    """Camera whose square window is a few metres wide."""
+
+    reach: float
+    """Width of the window in metres, at the distance of the thing."""
+
+    @property
+    def focal(self) -> float:
+        """Return the focal length in pixels."""
+        return self.width * DISTANCE / self.reach
+
+
+FRONT = CloseUp(View(0.0, ELEVATION, ""), 64, 64, 2.0)
+"""Camera by which the facing of a thing is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Render:
+    """Render of a thing on the grey plane, in a window."""
+
+    light: Plane
+    """Light of each pixel, ``(h, w, 3)``; 1 is what a white plane reflects."""
+    coverage: Plane
+    """Share of each pixel that the thing covers, ``(h, w)``."""
+    shadow: Plane
+    """Share of the plane's light that is left at each pixel, ``(h, w)``; exactly 1 outside of the
+    shadow."""
+    foot: tuple[int, int]
+    """Column and row of the thing's foot in the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """Thing in a photograph."""
+
+    mask: Mask
+    """Pixels of the thing, ``(h, w)``."""
+    touched: Mask
+    """Pixels that may differ from the photograph: those of the thing, its edge and its shadow."""
+    is_whole: bool
+    """Whether the whole thing is in the photograph."""
+
+
+def frame(item: Thing, spot: Spot, elevation: float) -> CloseUp:
+    """Return a camera that sees a thing at the origin with its shadow."""
+    _, corners = item.footprint()
+    radius = float(np.linalg.norm(corners, axis=1).max())
+    reach = 2 * (radius + item.height) + 0.2
+    width = max(16, round(reach * spot.scale))
+    view = View(0.0, elevation, "")
+    return CloseUp(view, width, width, reach)
+
+
+def render_thing(
+    item: Thing,
+    camera: CloseUp,
+    direction: Direction,
+    *,
+    samples: int,
+    seed: int,
+) -> Render:
+    """Render a thing that stands at the origin."""
+    empty = _light_of((), camera, direction, samples=samples, seed=seed)
+    full = _light_of((item,), camera, direction, samples=samples, seed=seed)
+    coverage = _cover(item, camera)
+    plane = np.maximum(empty.mean(axis=2), 1e-4)
+    shadow = _shadow(full.mean(axis=2) / plane, coverage)
+    column, row = camera.project(np.zeros(3))
+    white = float(np.median(plane)) / FLOOR
+    return Render(full / white, coverage, shadow, (round(float(column)), round(float(row))))
+
+
+def _light_of(
+    things: tuple[Thing, ...],
+    camera: CloseUp,
+    direction: Direction,
+    *,
+    samples: int,
+    seed: int,
+) -> Plane:
+    """Return the denoised light of the plane with some things."""
+    half = FLOOR_WIDTH / 2
+    floor = {
+        "type": "rectangle",
+        "to_world": mi.ScalarTransform4f().scale(half),
+        "bsdf": {"type": "diffuse", "reflectance": {"type": "rgb", "value": FLOOR}},
+    }
+    meshes = render.mesh_things(things)
+    lights = render.place_lights(Light(direction, "white"))
+    built = mi.load_dict({"type": "scene", "floor": floor, **meshes, **lights}, optimize=False)
+    light = render.expose(built, camera, samples=samples, seed=seed)
+    albedo = render.glow_things(things, camera, background=FLOOR)
+    denoised = pyoidn.denoise(light, albedo, None, hdr=True)
+    return np.maximum(denoised, 0).astype(np.float32)
+
+
+def _cover(item: Thing, camera: CloseUp) -> Plane:
+    """Return the share of each pixel that a thing covers."""
+    glow = render.glow_things((item,), camera, white=True, samples=COVERAGE_SAMPLES)
+    coverage = np.clip(glow.mean(axis=2), 0, 1)
+    coverage[coverage < COVERED] = 0
+    return coverage.astype(np.float32)
+
+
+def _shadow(ratio: Plane, coverage: Plane) -> Plane:
+    """Return the smooth share of light that is left; under the thing, that of the nearest plane."""
+    known = (coverage == 0).astype(np.float32)
+    size = max(3, ratio.shape[0] // 40 * 2 + 1)
+    weight = cv2.GaussianBlur(known, (size, size), 0)
+    blurred = cv2.GaussianBlur(np.clip(ratio, 0, 1).astype(np.float32) * known, (size, size), 0)
+    shadow = np.where(weight > 1e-3, blurred / np.maximum(weight, 1e-3), 1)
+    shadow = 1 - (1 - shadow) * _fade(ratio.shape[0])
+    shadow[shadow >= SHADOW] = 1
+    return shadow.astype(np.float32)
+
+
+def _fade(width: int) -> Plane:
+    """Return weights that fall to 0 at the border of a square window."""
+    from_edge = np.minimum(np.arange(width), np.arange(width)[::-1]) / (FADE * width)
+    line = np.clip(from_edge, 0, 1)
+    return np.minimum(line[:, None], line[None, :]).astype(np.float32)
+
+
+def plant(
+    photograph: RGB,
+    rendered: Render,
+    spot: Spot,
+    rng: Rng,
+    *,
+    original: RGB,
+) -> tuple[RGB, Planted]:
+    """Return a photograph with one more thing.
+
+    ``original`` is the photograph without any thing, whose light and noise the thing takes. The
+    rendered window may reach beyond the photograph.
+    """
+    height, width = photograph.shape[:2]
+    left = spot.x - rendered.foot[0]
+    top = spot.y - rendered.foot[1]
+    size = rendered.coverage.shape[0]
+    x0, y0 = max(left, 0), max(top, 0)
+    x1, y1 = min(left + size, width), min(top + size, height)
+    inside = (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
+    window = (slice(y0, y1), slice(x0, x1))
+    coverage = rendered.coverage[inside]
+    shadow = rendered.shadow[inside]
+    light = rendered.light[inside]
+    before = photograph[window]
+    ground = original[window]
+    lit = _encode(_decode(before) * shadow[..., None])
+    thing = render.tone_levels(light * _exposure_of(ground, original))
+    thing += rng.normal(0, measure_noise(ground), thing.shape[:2])[..., None]
+    thing = cv2.GaussianBlur(thing.astype(np.float32), (0, 0), SOFTNESS)
+    blended = lit + (thing - lit) * coverage[..., None]
+    touched = (coverage > 0) | (shadow < 1)
+    after = np.clip(np.rint(blended), 0, 255).astype(np.uint8)
+    planted = photograph.copy()
+    planted[window] = np.where(touched[..., None], after, before)
+    mask = _embed(coverage >= 0.5, window, (height, width))
+    is_whole = bool((coverage > 0).sum() == (rendered.coverage > 0).sum())
+    return planted, Planted(mask, _embed(touched, window, (height, width)), is_whole)
+
+
+def _embed(part: Mask, window: tuple[slice, slice], shape: tuple[int, int]) -> Mask:
+    whole = np.zeros(shape, bool)
+    whole[window] = part
+    return whole
+
+
+def _exposure_of(ground: RGB, photograph: RGB) -> Plane:
+    """Return the factor of a thing's light, per channel: brightness and a little hue of its place.
+
+    Every thing is lit as if the plane reflected what its place does, within ``EXPOSURES``.
+    """
+    mean = _decode(ground).reshape(-1, 3).mean(axis=0)
+    everywhere = _decode(photograph[::4, ::4]).mean()
+    brightness = float(np.clip((mean.mean() + everywhere) / 2, *EXPOSURES))
+    hue = mean / max(float(mean.mean()), 1e-4)
+    factors = brightness / FLOOR * (1 + TONE * (np.clip(hue, 0.5, 1.5) - 1))
+    return factors.astype(np.float32)
+
+
+def measure_noise(pixels: RGB) -> float:
+    """Return the standard deviation of a picture's noise in levels, at most ``NOISE_LIMIT``.
+
+    The median of absolute second differences, which edges hardly alter (Donoho 1995).
+    """
+    grey = pixels.mean(axis=2)
+    if min(grey.shape) < 4:
+        return 0.0
+    seconds = grey[:, 2:] - 2 * grey[:, 1:-1] + grey[:, :-2]
+    deviation = float(np.median(np.abs(seconds))) / 0.6745 / np.sqrt(6)
+    return min(deviation, NOISE_LIMIT)
+
+
+def _decode(pixels: RGB) -> Plane:
+    """Return the light of sRGB levels, 0 to 1."""
+    value = pixels.astype(np.float32) / 255
+    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+
+
+def _encode(light: Plane) -> Plane:
+    """Return sRGB levels, not rounded."""
+    value = np.clip(light, 0, 1)
+    srgb = np.where(value <= 0.0031308, 12.92 * value, 1.055 * value ** (1 / 2.4) - 0.055)
+    return (srgb * 255).astype(np.float32)
+
+
+def find_direction(photograph: RGB) -> Direction:
+    """Return the side that a photograph is brighter on; "above" where it is on neither."""
+    grey = photograph.mean(axis=2)
+    third = grey.shape[1] // 3
+    left = float(grey[:, :third].mean())
+    right = float(grey[:, -third:].mean())
+    if left > 1.1 * right:
+        return "left"
+    if right > 1.1 * left:
+        return "right"
+    return "above"

@@ -1,0 +1,141 @@
+"""Plant rendered things into photographs of a folder: pairs whose differences are known.
+
+Reads the images of a folder, as ``folder:`` does. Of each photograph it makes two or more, each
+with two to four rendered things of known looks, and pairs them. What differs is known: one to
+three things were added, taken away, moved or exchanged, or have another colour, material, size,
+pose or text; or the light, the focus or the framing of the photograph. All texts are about the
+planted things and these changes, never about the rest of the photograph.
+
+Larger photographs are scaled down to ``planted.max_side``. The pixels of a photograph stay as they
+are, to the byte, except below a thing and its shadow; what these cover is kept in the scene graph,
+so that a thing can be taken away again. Needs Mitsuba and Open Image Denoise, which are loaded only
+when a photograph is read; no network.
+
+An item's key hashes the photograph's item, the settings, the releases of renderer and denoiser, and
+``PLANTED_VERSION``, which is raised whenever this code draws or renders differently.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+
+import cv2
+import numpy as np
+
+from pairwright.schemas.config import PlantedConfig, SourceConfig
+from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow, make_key
+from pairwright.schemas.scene import DISTRACTORS, SceneGraph
+from pairwright.tasks.images.decode import RGB, decode_rgb, encode_png
+from pairwright.tasks.sources import folder
+from pairwright.tasks.sources.reader import Reader, ReadResult
+
+PLANTED_VERSION = 1
+NO_ROOM = "no room for things"
+
+
+def list_items(config: SourceConfig, limit: int | None = None) -> Iterator[ItemRow]:
+    """Yield the folder's photographs in order, at most ``limit``."""
+    settings = config.planted
+    identity = (
+        settings.seed,
+        settings.photographs,
+        settings.max_side,
+        settings.samples_per_pixel,
+        settings.no_change_share,
+    )
+    releases = (version("mitsuba"), version("pyoidn"))
+    for item in folder.list_items(config, limit):
+        key = make_key("planted", PLANTED_VERSION, *releases, *identity, item.key)
+        yield replace(item, key=key, source_key=key, subject=key)
+
+
+def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[ReadResult]:
+    """Yield the planted photographs of each listed file and their pairs, or why there are none."""
+    for item in items:
+        for row in folder.read_items([item], config):
+            if isinstance(row, ImageRow):
+                yield from _plant(item, row, config.planted)
+            else:
+                assert isinstance(row, Dropped | Failed)
+                yield row
+
+
+def _plant(item: ItemRow, photograph: ImageRow, config: PlantedConfig) -> Iterator[ReadResult]:
+    from pairwright.tasks.planting.photograph_planted import photograph_planted  # loads Mitsuba
+
+    pixels = scale_down(decode_rgb(photograph.image), config.max_side)
+    # The same photograph under another name gets the same things.
+    number = int(photograph.key[:12], 16)
+    planted = photograph_planted(pixels, config, world=photograph.key, seeds=(config.seed, number))
+    if planted is None:
+        yield Dropped(source_key=item.key, reason=NO_ROOM, detail=item.name)
+        return
+    images: list[ImageRow] = []
+    for index, made in enumerate(planted):
+        data = encode_png(made.pixels)
+        key = make_key(data)
+        image = replace(
+            photograph,
+            key=key,
+            source_key=item.key,
+            subject=key,
+            image=data,
+            format="png",
+            width=made.pixels.shape[1],
+            height=made.pixels.shape[0],
+            name=f"{item.name}/planted-{index}.png",
+            source="planted",
+            group=photograph.group or photograph.key,
+            captions=(),
+            graph=made.graph,
+        )
+        images.append(image)
+    yield from images
+    for second in images[1:]:
+        yield _pair(item, images[0], second)
+
+
+def _pair(item: ItemRow, first: ImageRow, second: ImageRow) -> PairRow:
+    key = make_key("planted pair", first.key, second.key)
+    assert first.graph is not None
+    assert second.graph is not None
+    return PairRow(
+        key=key,
+        source_key=item.key,
+        subject=key,
+        first=first.key,
+        second=second.key,
+        origin="given",
+        anchor="",
+        cluster=-1,
+        change_types=_change_types(first.graph, second.graph),
+    )
+
+
+def _change_types(first: SceneGraph, second: SceneGraph) -> tuple[str, ...]:
+    """Return the types of the changes between two photographs, "no_change" without one."""
+    changes = {change.type for change in {*first.changes} ^ {*second.changes}}
+    content = sorted(changes - {*DISTRACTORS})
+    return tuple(content) or ("no_change",)
+
+
+def scale_down(pixels: RGB, max_side: int) -> RGB:
+    """Return a photograph whose longer side has at most ``max_side`` pixels."""
+    height, width = pixels.shape[:2]
+    share = max_side / max(height, width)
+    if share >= 1:
+        return pixels
+    size = (max(1, round(width * share)), max(1, round(height * share)))
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+READER = Reader(
+    kind="planted",
+    about="photographs of a folder with rendered things planted into them: known differences",
+    example="planted:PHOTOS",
+    details=__doc__ or "",
+    list_items=list_items,
+    read_items=read_items,
+    brings=(PairRow,),
+    rows_per_shard=4,
+)
