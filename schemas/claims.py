@@ -108,6 +108,8 @@ def stands(thing: SceneObject, relation: Relation, other: SceneObject) -> bool:
             and middle < other.box[0]
             and far > thing.box[2]
         )
+    if thing.depth is None or other.depth is None:
+        return False
     overlap = min(thing.box[2], other.box[2]) - max(thing.box[0], other.box[0])
     narrower = min(thing.box[2] - thing.box[0], other.box[2] - other.box[0])
     nearer = DEPTHS.index(thing.depth) < DEPTHS.index(other.depth) and thing.box[3] >= other.box[3]

@@ -137,10 +137,10 @@ class PlantedConfig(Section):
 
     seed: FilledSeed = 0
     photographs: Annotated[int, Field(ge=2, le=4)] = 2
-    """Photographs made of each one of the source; each further one is paired with the first drawn."""
+    """Photographs made of each one of the source; the first drawn is paired with each other."""
     max_side: Annotated[int, Field(ge=256, le=4096)] = 1024
     """Longer side, in pixels, that larger photographs are scaled down to."""
-    samples_per_pixel: Annotated[int, Field(ge=1, le=4096)] = 16
+    samples_per_pixel: Annotated[int, Field(ge=1, le=4096)] = 8
     """Light paths per pixel of a thing, before denoising."""
     no_change_share: Share = 0.15
     """Share of pairs that differ by light, focus or framing only."""

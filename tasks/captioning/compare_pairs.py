@@ -318,7 +318,7 @@ def _name_prompts(config: ComparisonsConfig) -> tuple[str, ...]:
 
 STAGE = Stage(
     name="comparisons",
-    version=6,
+    version=7,
     group="captioning",
     reads={"pairs": PairRow},
     writes=ComparisonRow,

@@ -26,39 +26,28 @@ TARGETS = (60, 90)  # range of the target length in words, up to which sentences
 MAX_COMPLETE = 8
 """Maximum objects of a photograph of which a caption omits none."""
 MAX_RELATIONS = 3
-TALLIED = ("colour", "material", "shape", "size")
-MAX_TALLIED = 3
-"""Maximum values of an attribute by which all objects are counted."""
 
 
 def compose_caption(graph: SceneGraph, rng: Random) -> tuple[Statement, ...]:
     """Return the sentences of a caption of 40 to 120 words; fewer only with less to say."""
-    opening = _say_opening(graph, rng)
-    closing = _say_closing(graph, rng)
-    word_count = _count_words(opening, *closing)
+    # A photograph with planted things is more than they are: neither place nor light is known.
+    opening = [] if graph.planted else [_say_opening(graph, rng)]
+    closing = [] if graph.planted else _say_closing(graph, rng)
+    word_count = _count_words(*opening, *closing)
     middle = _mention_all(graph, rng, max_words=MAX_WORDS - word_count)
     target = rng.randint(*TARGETS)
     word_count += _count_words(*middle)
-    fillers = [*_say_relations(graph, rng), *_say_tallies(graph, rng)]
-    rng.shuffle(fillers)
-    for sentence in fillers:
+    for sentence in _say_relations(graph, rng):
         longer_count = word_count + _count_words(sentence)
         if word_count < target and longer_count <= MAX_WORDS:
             middle.append(sentence)
             word_count = longer_count
-    return (opening, *middle, *closing)
+    return (*opening, *middle, *closing)
 
 
 def _say_opening(graph: SceneGraph, rng: Random) -> Statement:
-    """Name the place and the number of all objects."""
-    total = statements.everything(0, graph)
-    text = _say(
-        "opening",
-        rng,
-        place=graph.place,
-        things=total.text,
-    )
-    return Statement(text, (statements.scene_claim(0, "place", graph), total.claim))
+    text = _say("opening", rng, place=graph.place)
+    return Statement(text, (statements.scene_claim(0, "place", graph),))
 
 
 def _say_closing(graph: SceneGraph, rng: Random) -> list[Statement]:
@@ -119,6 +108,8 @@ def _describe_regions(
 ) -> list[Statement]:
     """Mention groups of like objects with their numbers; no region has two sentences."""
     axis, other_axis = rng.choice((("column", "depth"), ("depth", "column")))
+    if any(obj.depth is None for group in groups for obj in group):
+        axis, other_axis = "column", "depth"
     regions = _divide(groups, axis, other_axis)
     if rng.random() < 0.5:
         regions.reverse()
@@ -255,24 +246,6 @@ def _say_relations(graph: SceneGraph, rng: Random) -> list[Statement]:
         text = _say("relation", rng, **related.wording_values)
         sentences.append(Statement(text, related.claims(0)))
     return sentences
-
-
-def _say_tallies(graph: SceneGraph, rng: Random) -> list[Statement]:
-    """Count all objects by one attribute that has few values here."""
-    choices: list[tuple[str, list[str]]] = []
-    for name in TALLIED:
-        values = sorted({getattr(obj, name) for obj in graph.objects})
-        if 0 < len(values) <= MAX_TALLIED:
-            choices.append((name, values))
-    if not choices:
-        return []
-    name, values = rng.choice(choices)
-    mentions: list[Mention] = []
-    for value in rng.sample(values, len(values)):
-        selector = Selector(**{name: value})
-        mentions.append(Mention(0, selector, len(selector.select(graph))))
-    text = _say("tally", rng, things=joined([mention.text for mention in mentions]))
-    return [Statement(text, statements.claims_of(mentions))]
 
 
 def _say(kind: str, rng: Random, **values: str) -> str:

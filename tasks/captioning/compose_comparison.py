@@ -231,19 +231,13 @@ def _match_shapes(scope: Scope) -> list[Contrast]:
 
 
 def _compare_counts(scope: Scope) -> list[Statement]:
-    """State different totals, and the first different number of like objects."""
-    totals = (statements.everything(0, scope.graphs[0]), statements.everything(1, scope.graphs[1]))
-    sentences: list[Statement] = []
-    if totals[0].count != totals[1].count:
-        text = scope.say("total", first=totals[0].text, second=totals[1].text)
-        sentences.append(Statement(text, statements.claims_of(totals)))
+    """State the first different number of like objects."""
     for contrast in scope.contrasts:
         for obj in (contrast.first, contrast.second):
             pair = _count_alike(obj, scope) if obj else None
             if pair:
-                sentences.append(_contrast(pair, scope))
-                return sentences
-    return sentences
+                return [_contrast(pair, scope)]
+    return []
 
 
 def _count_alike(obj: SceneObject, scope: Scope) -> MentionPair | None:
@@ -270,7 +264,9 @@ def _compare_locations(scope: Scope) -> list[Statement]:
         if len(positions) > 1:
             continue
         count = len(alike) if len(alike) > 1 else None
-        where = f"{COLUMNS[obj.column]} {DEPTHS[obj.depth]}"
+        where = COLUMNS[obj.column]
+        if obj.depth is not None:
+            where = f"{where} {DEPTHS[obj.depth]}"
         text = scope.say(
             "located",
             here=side + 1,
@@ -332,13 +328,11 @@ def _write_commonalities(scope: Scope) -> list[Statement]:
         no_change = Claim(side=0, kind="no_change")
         sentences.append(Statement(scope.say("same_scene"), (no_change,)))
     sentences += _share_objects(scope)
+    if first.planted:
+        return sentences or [Statement(scope.say("same_photograph"))]
     if first.place == second.place:
         values = {"place": first.place, "within_place": within(first.place)}
         sentences.insert(0, scope.say_all("same_place", ("place",), **values))
-    totals = [statements.everything(side, scope.graphs[side]) for side in SIDES]
-    if totals[0].count == totals[1].count:
-        text = scope.say("same_count", things=totals[0].text)
-        sentences.append(Statement(text, statements.claims_of(totals)))
     for name in reversed(VIEWS):
         value = getattr(first, name)
         if value == getattr(second, name) and scope.rng.random() >= 0.5:
@@ -360,7 +354,18 @@ def _compare_views(scope: Scope) -> list[Statement]:
             values[f"second_{name}"] = second_value
     if not names:
         return []
+    if first.planted:
+        return [scope.say_all("other_photograph", names, **_photograph_values(scope.graphs, names))]
     return [scope.say_all(f"other_{'_'.join(names)}", names, **values)]
+
+
+def _photograph_values(graphs: Graphs, names: Sequence[statements.Setting]) -> dict[str, str]:
+    """Return the light, focus and framing of both photographs, as they differ."""
+    first, second = graphs
+    return {
+        "first": joined([getattr(first, name) for name in names]),
+        "second": joined([getattr(second, name) for name in names]),
+    }
 
 
 def _share_objects(scope: Scope) -> list[Statement]:

@@ -72,7 +72,7 @@ def compose_difference(graphs: Graphs, rng: Random) -> Statement | None:
         mentions = _mention_contents(graphs, rng)
     if not mentions[0] or not mentions[1]:
         return None
-    names_place = rng.random() < PLACE_SHARE
+    names_place = not graphs[0].planted and rng.random() < PLACE_SHARE
     first, second = (_word_half(part, graphs, rng, names_place=names_place) for part in mentions)
     verbs: list[str] = []
     for half in (first, second):
@@ -208,21 +208,16 @@ def _word_half(
     graph = graphs[side]
     present = [mention for mention in mentions if mention.count != 0]
     missing = [mention for mention in mentions if mention.count == 0]
-    total = statements.everything(side, graph)
     kind = _half_kind(present, missing)
     claims = statements.claims_of(mentions)
     if names_place:
         kind = f"{kind}_place"
         claims = (*claims, statements.scene_claim(side, "place", graph))
-    elif kind == "missing" and total.count and rng.random() < 0.4:
-        kind = "missing_count"
-        claims = (*claims, total.claim)
     text = load_wordings("difference_phrases").say(
         kind,
         rng,
         place=graph.place,
         within_place=within(graph.place),
-        everything=total.text,
         things=joined([mention.text for mention in present]),
         no_things=joined([mention.text for mention in missing]),
         any_things=joined([some(mention.selector) for mention in missing], "or"),
@@ -251,7 +246,7 @@ def _compose_unchanged(graphs: Graphs, rng: Random) -> Statement:
     settings: list[Phrased] = [
         name for name in VIEWS if getattr(first, name) != getattr(second, name)
     ]
-    if not looks or rng.random() < PLACE_SHARE:
+    if not first.planted and (not looks or rng.random() < PLACE_SHARE):
         settings.append("place")
     claims = [Claim(side=0, kind="no_change")]
     for side in statements.SIDES:
@@ -501,7 +496,7 @@ def _name_prompts(config: DifferencesConfig) -> tuple[str, ...]:
 
 STAGE = Stage(
     name="described",
-    version=6,
+    version=7,
     group="captioning",
     reads={"pairs": PairRow},
     writes=DifferenceRow,

@@ -220,7 +220,7 @@ def _name_unread(config: CaptionsConfig) -> tuple[str, ...]:
 
 STAGE = Stage(
     name="captions",
-    version=5,
+    version=6,
     group="captioning",
     reads={"images": ImageRow},
     writes=CaptionRow,

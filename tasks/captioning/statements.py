@@ -383,11 +383,6 @@ def shared(graphs: Graphs) -> list[Selector]:
     return [look for look in looks.values() if look.select(graphs[1])]
 
 
-def everything(side: Side, graph: SceneGraph) -> Mention:
-    """Mention the number of all objects of a photograph."""
-    return Mention(side, Selector(), len(graph.objects))
-
-
 ADDITIONS = (
     "",
     "size",

@@ -6,7 +6,6 @@ Needs Mitsuba: import this module only to render.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 
 from pairwright.schemas.config import PlantedConfig
@@ -202,19 +201,19 @@ def _develop(
 ) -> PlantedPhotograph | None:
     """Return the photograph in its state, with its graph; ``None`` if the framing cuts a thing."""
     pixels = state.apply(exposed.pixels)
-    original = state.apply(photograph)
-    differs = (pixels != original).any(axis=2)
     objects: list[SceneObject] = []
     covered: list[Covered] = []
     for item in exposed.planting.things:
         planted = exposed.things[item.id]
         mask = state.move(planted.mask)
-        touched = _grow(state.move(planted.touched)) & differs
         if _touches_border(mask):
             return None
+        without = np.where(planted.touched[..., None], photograph, exposed.pixels)
+        without = state.apply(without)
+        touched = (without != pixels).any(axis=2)
         objects.append(_describe(item, mask, touched))
         x0, y0, x1, y1 = _box(touched)
-        patch = encode_png(np.ascontiguousarray(original[y0:y1, x0:x1]))
+        patch = encode_png(np.ascontiguousarray(without[y0:y1, x0:x1]))
         covered.append(Covered(object_id=item.id, window=(x0, y0, x1, y1), png=patch))
     changes = exposed.planting.changes
     graph = SceneGraph(
@@ -259,14 +258,6 @@ def _changes_of(state: PhotoState) -> Iterator[SceneChange]:
     if state.view != plain.view:
         kind = "focus" if state.kind == "soft" else "framing"
         yield SceneChange(type=kind, before=plain.view, after=state.view)
-
-
-def _grow(mask: Mask) -> Mask:
-    """Return a mask with a rim, over which a blur or another size spreads a thing's pixels."""
-    size = 2 * max(3, mask.shape[1] // 50) + 1
-    return np.asarray(cv2.dilate(mask.astype(np.uint8), np.ones((size, size), np.uint8))).astype(
-        bool
-    )
 
 
 def _touches_border(mask: Mask) -> bool:

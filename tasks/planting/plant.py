@@ -8,7 +8,7 @@ byte.
 Reads and writes nothing. Needs Mitsuba and Open Image Denoise: import this module only to render.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import mitsuba as mi
@@ -28,7 +28,11 @@ ELEVATION = 26.0
 """Degrees above the ground from which things are seen: most photographs are taken standing."""
 FLOOR = 0.5  # reflectance of the grey plane
 FLOOR_WIDTH = 40.0
-COVERAGE_SAMPLES = 32
+SKY = 0.9
+"""Light of the sky, more than in rendered rooms: metal mirrors it and shows its colour."""
+PLANE_WIDTH = 32
+PLANE_SAMPLES = 256
+COVERAGE_SAMPLES = 16
 SHADOW = 0.985
 """A pixel of the plane with at least this share of its light is not in the shadow."""
 FADE = 0.15
@@ -93,7 +97,7 @@ def frame(item: Thing, spot: Spot, elevation: float) -> CloseUp:
     """Return a camera that sees a thing at the origin with its shadow."""
     _, corners = item.footprint()
     radius = float(np.linalg.norm(corners, axis=1).max())
-    reach = 2 * (radius + item.height) + 0.2
+    reach = 2 * radius + 1.5 * item.height + 0.2
     width = max(16, round(reach * spot.scale))
     view = View(0.0, elevation, "")
     return CloseUp(view, width, width, reach)
@@ -108,14 +112,21 @@ def render_thing(
     seed: int,
 ) -> Render:
     """Render a thing that stands at the origin."""
-    empty = _light_of((), camera, direction, samples=samples, seed=seed)
     full = _light_of((item,), camera, direction, samples=samples, seed=seed)
     coverage = _cover(item, camera)
-    plane = np.maximum(empty.mean(axis=2), 1e-4)
+    plane = _light_plane(camera, direction)
     shadow = _shadow(full.mean(axis=2) / plane, coverage)
     column, row = camera.project(np.zeros(3))
     white = float(np.median(plane)) / FLOOR
     return Render(full / white, coverage, shadow, (round(float(column)), round(float(row))))
+
+
+def _light_plane(camera: CloseUp, direction: Direction) -> Plane:
+    """Return the light of the plane without a thing, ``(h, w)``: smooth, so rendered small."""
+    small = replace(camera, width=PLANE_WIDTH, height=PLANE_WIDTH)
+    light = _light_of((), small, direction, samples=PLANE_SAMPLES, seed=0).mean(axis=2)
+    size = (camera.width, camera.height)
+    return np.maximum(cv2.resize(light, size, interpolation=cv2.INTER_CUBIC), 1e-4)
 
 
 def _light_of(
@@ -135,6 +146,7 @@ def _light_of(
     }
     meshes = render.mesh_things(things)
     lights = render.place_lights(Light(direction, "white"))
+    lights["sky"] = {"type": "constant", "radiance": {"type": "rgb", "value": SKY}}
     built = mi.load_dict({"type": "scene", "floor": floor, **meshes, **lights}, optimize=False)
     light = render.expose(built, camera, samples=samples, seed=seed)
     albedo = render.glow_things(things, camera, background=FLOOR)

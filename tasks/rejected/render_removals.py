@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.config import InspectionConfig, RemovalsConfig
 from pairwright.schemas.rows import Dropped, ElementRow, RemovalRow
+from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.images.decode import RGB, put_patch
 from pairwright.tasks.models.prepare_ahead import DecodedImage
+from pairwright.tasks.planting.uncover import uncover
 from pairwright.tasks.rejected.measure_removals import measure_distance
 
 PER_SHARD = 8  # elements per shard: each takes a second
@@ -43,6 +45,8 @@ def render_without(
     """Return a rendered image without an element, and its weight per pixel, ``(h, w)``."""
     import cv2
 
+    if image.graph is not None and image.graph.planted:
+        return _uncover(row, image.graph, image.pixels)
     from pairwright.tasks.scenes.render import exposure_of
 
     exposure = exposure_of(image.graph)
@@ -74,6 +78,21 @@ def render_without(
     return after, weight
 
 
+def _uncover(
+    row: ElementRow, graph: SceneGraph, pixels: RGB
+) -> tuple[RGB, NDArray[np.float32]] | Dropped:
+    """Return a photograph without a planted thing, as it was taken, and its weight per pixel."""
+    after = uncover(pixels, graph, row.object_ids)
+    differs = (after != pixels).any(axis=2)
+    if not differs.any():
+        return Dropped(
+            source_key=row.key,
+            reason="nothing shows without it",
+            detail=row.tag,
+        )
+    return after, differs.astype(np.float32)
+
+
 def measure_difference(row: RemovalRow, image: DecodedImage) -> float:
     """Return the difference in levels (of 255) between a removal and the scene without the element.
 
@@ -85,10 +104,16 @@ def measure_difference(row: RemovalRow, image: DecodedImage) -> float:
     above the default limit of 2: all left as they were, 10 levels too light, or with a rim of two
     pixels or a third of the element left; 73 of Telea's; 64 that keep the shadow.
 
+    Of a planted thing, the photograph without it is known to the byte.
+
     Raises:
         RefusedImageError: the patch does not decode.
         ValueError: it does not fit its window, or the graph has no camera settings.
     """
+    if image.graph is not None and image.graph.planted:
+        truth = uncover(image.pixels, image.graph, row.object_ids)
+        patched = put_patch(image.pixels, row.patch, row.window)
+        return _percentile(np.abs(patched.astype(np.float64) - truth), row.window)
     from pairwright.tasks.scenes.render import exposure_of, linear_of
 
     exposure = exposure_of(image.graph)
@@ -101,8 +126,13 @@ def measure_difference(row: RemovalRow, image: DecodedImage) -> float:
     patched = put_patch(image.pixels, row.patch, row.window)
     measured = _levels(_blur(linear_of(patched)))
     excess = np.maximum(np.abs(truth - measured) - tolerance, 0)
-    x0, y0, x1, y1 = row.window
-    return round(float(np.percentile(excess[y0:y1, x0:x1].mean(axis=2), 99)), 2)
+    return _percentile(excess, row.window)
+
+
+def _percentile(levels: NDArray[np.float64], window: tuple[int, int, int, int]) -> float:
+    """Return the 99th percentile of the mean over the channels in a window."""
+    x0, y0, x1, y1 = window
+    return round(float(np.percentile(levels[y0:y1, x0:x1].mean(axis=2), 99)), 2)
 
 
 def _average(light: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[Any]]:

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from pairwright.prompts import load_wordings
 from pairwright.schemas import phrases
-from pairwright.schemas.claims import Claim, Selector
+from pairwright.schemas.claims import Claim
 from pairwright.schemas.phrases import SPOKEN
 
 Kind = Literal["template", "changes", "sentences", "list", "short"]
@@ -29,6 +29,21 @@ VIEWS: tuple[Phrased, ...] = ("light", "viewpoint")
 LIGHT = re.compile(r"(dim|bright) (\w+) light (from .+)")
 SINGULAR_VERBS = {"is_": "is", "has": "has", "was": "was"}
 PLURAL_VERBS = {"is_": "are", "has": "have", "was": "were"}
+PHOTOGRAPHS: dict[tuple[str, str], str] = {
+    ("usual light", "dim light"): "is darker",
+    ("dim light", "usual light"): "is brighter",
+    ("usual light", "bright light"): "is brighter",
+    ("bright light", "usual light"): "is darker",
+    ("usual light", "warm light"): "has warmer colours",
+    ("warm light", "usual light"): "has cooler colours",
+    ("usual light", "cool light"): "has cooler colours",
+    ("cool light", "usual light"): "has warmer colours",
+    ("the usual view", "soft focus"): "is blurred",
+    ("soft focus", "the usual view"): "is sharper",
+    ("the usual view", "a closer view"): "shows a little less of the scene",
+    ("a closer view", "the usual view"): "shows a little more of the scene",
+}
+"""What the second of two photographs does, by the light or the view of both."""
 VERSUS_SHARE = 0.12  # share of changes worded as a contrast of the two images
 
 
@@ -46,19 +61,7 @@ class Teller:
 
     def object_claims(self, side: int) -> list[Claim]:
         """Return the claims about the objects of one photograph."""
-        return [
-            claim
-            for claim in self.claims
-            if claim.side == side and claim.kind in MENTIONING and claim.selector != Selector()
-        ]
-
-    def total_phrases(self, side: int) -> list[str]:
-        """Return the phrases of the numbers of all objects of one photograph."""
-        return [
-            phrases.some(claim.selector, claim.count)
-            for claim in self.claims
-            if claim.side == side and claim.kind == "count" and claim.selector == Selector()
-        ]
+        return [claim for claim in self.claims if claim.side == side and claim.kind in MENTIONING]
 
     def of_kind(self, kind: Phrased) -> dict[int, str]:
         """Return the light, the viewpoint or the place by side."""
@@ -159,7 +162,6 @@ def _say_image(teller: Teller, side: int) -> str:
     mentions = teller.object_claims(side)
     present = [teller.phrase_claim(claim) for claim in mentions if claim.kind != "absent"]
     missing = [teller.phrase_claim(claim) for claim in mentions if claim.kind == "absent"]
-    present += [f"{total} in all" for total in teller.total_phrases(side)]
     missing_phrase = phrases.joined(missing, "or").replace("or no ", "or ")
     parts = [phrases.joined(present), missing_phrase]
     content = " but ".join(filter(None, parts))
@@ -172,12 +174,9 @@ def _say_image(teller: Teller, side: int) -> str:
 
 
 def _say_changes(teller: Teller) -> Iterator[str]:
-    """Yield one clause per change, then the numbers of all objects, and places that differ."""
+    """Yield one clause per change, then the places, if they differ."""
     for before, after in zip_longest(teller.object_claims(0), teller.object_claims(1)):
         yield _say_change(before, after, teller)
-    for side in (0, 1):
-        for total in teller.total_phrases(side):
-            yield teller.say("total", ordinal=ORDINALS[side], things=total)
     places = teller.of_kind("place")
     if places and not teller.place:
         yield teller.say("places", first=places[0], second=places[1])
@@ -319,6 +318,11 @@ def _say_views(teller: Teller) -> list[str]:
             differing[name] = (by_side[0], by_side[1])
     if not differing:
         return []
+    contrasts = [PHOTOGRAPHS.get(pair) for pair in differing.values()]
+    if all(contrasts):
+        return [
+            teller.say("view_photograph", changes=phrases.joined(list(filter(None, contrasts))))
+        ]
     values: dict[str, str] = {}
     if "viewpoint" in differing:
         values["first_viewpoint"], values["second_viewpoint"] = differing["viewpoint"]
