@@ -127,6 +127,7 @@ class Covered(Frozen):
     window: tuple[int, int, int, int]
     """Pixels x0, y0, x1, y1, the last two exclusive."""
     png: Base64Bytes
+    """Base64 in JSON and when it is made; bytes when it is read."""
 
 
 class SceneChange(Frozen):

@@ -3,6 +3,7 @@
 Reads and writes nothing. Ours: the shares and the measure of texture.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -24,9 +25,11 @@ BOX_HEIGHT = 1.6
 BELOW = 0.25  # of the free space, in metres, before the foot
 MARGIN = 0.02  # between the free space and the photograph's border, as a share of the shorter side
 DRAWS = 400
-PLAINER_THAN = 0.6
+PLAINER_THAN = 0.5
 """A spot has less texture than this share of all that were drawn."""
 MAX_SPOTS = 6
+Box = tuple[int, int, int, int]
+"""Pixels x0, y0, x1, y1, the last two exclusive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Spot:
     """Pixels per metre of the toy world."""
 
     @property
-    def box(self) -> tuple[int, int, int, int]:
+    def box(self) -> Box:
         """Return the free space: pixels x0, y0, x1, y1, the last two exclusive."""
         half = BOX_WIDTH / 2 * self.scale
         top = self.y - (BOX_HEIGHT - BELOW) * self.scale
@@ -49,21 +52,26 @@ class Spot:
         return round(self.x - half), round(top), round(self.x + half), round(bottom)
 
 
-def find_spots(photograph: RGB, rng: Rng) -> list[Spot]:
-    """Return up to ``MAX_SPOTS`` spots whose boxes do not overlap, the plainest drawn first."""
+def find_spots(photograph: RGB, rng: Rng, *, avoided: Sequence[Box] = ()) -> list[Spot]:
+    """Return up to ``MAX_SPOTS`` plain spots, in random order.
+
+    Their boxes overlap neither each other nor one of those to avoid.
+    """
     texture = measure_texture(photograph)
     height, width = texture.shape
     drawn: list[tuple[float, Spot]] = []
     for _ in range(DRAWS):
         spot = _draw_spot(rng, width, height)
-        if _is_inside(spot, width, height):
+        is_free = not any(_overlap(spot.box, box) for box in avoided)
+        if is_free and _is_inside(spot, width, height):
             drawn.append((_mean_in(texture, spot.box), spot))
     drawn.sort(key=lambda scored: scored[0])
     plain = drawn[: round(len(drawn) * PLAINER_THAN)]
     chosen: list[Spot] = []
     for index in rng.permutation(len(plain)):
         _, spot = plain[int(index)]
-        if len(chosen) < MAX_SPOTS and not any(_overlap(spot, other) for other in chosen):
+        is_free = not any(_overlap(spot.box, other.box) for other in chosen)
+        if is_free and len(chosen) < MAX_SPOTS:
             chosen.append(spot)
     return chosen
 
@@ -91,12 +99,12 @@ def _is_inside(spot: Spot, width: int, height: int) -> bool:
     return x0 >= rim and y0 >= rim and x1 <= width - rim and y1 <= height - rim
 
 
-def _mean_in(values: NDArray[np.float64], box: tuple[int, int, int, int]) -> float:
+def _mean_in(values: NDArray[np.float64], box: Box) -> float:
     x0, y0, x1, y1 = box
     return float(values[y0:y1, x0:x1].mean())
 
 
-def _overlap(spot: Spot, other: Spot) -> bool:
-    ax0, ay0, ax1, ay1 = spot.box
-    bx0, by0, bx1, by1 = other.box
+def _overlap(box: Box, other: Box) -> bool:
+    ax0, ay0, ax1, ay1 = box
+    bx0, by0, bx1, by1 = other
     return ax0 < bx1 and bx0 < ax1 and ay0 < by1 and by0 < ay1

@@ -3,6 +3,7 @@
 Needs Mitsuba: import this module only to render.
 """
 
+import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from pairwright.tasks.planting.draw_planting import (
     column_of,
     draw_planting,
 )
+from pairwright.tasks.planting.find_faces import find_faces
 from pairwright.tasks.planting.find_spots import Spot, find_spots
 from pairwright.tasks.planting.photo_state import PhotoState, draw_other_state, draw_state
 from pairwright.tasks.planting.plant import (
@@ -38,6 +40,7 @@ from pairwright.tasks.scenes.vocabulary import SHAPES, Direction
 ATTEMPTS = 12
 MIN_SHARE = 0.002
 """Least share of a photograph's pixels that a thing covers (ours): 50 x 30 of 1,024 x 768."""
+MIN_PIXELS = 300  # of a thing (ours): 20 x 15
 MIN_LEVELS = 12.0
 """Least mean difference, in levels of 255, between a changed thing's pixels before and after."""
 LOOKS = ("id", "shape", "colour", "material", "size", "pose", "text")
@@ -84,7 +87,7 @@ class Planter:
             )
             if (everywhere & planted.touched).any() or not planted.is_whole:
                 return None
-            if planted.mask.mean() < MIN_SHARE:
+            if planted.mask.mean() < MIN_SHARE or planted.mask.sum() < MIN_PIXELS:
                 return None
             everywhere |= planted.touched
             things[item.id] = planted
@@ -142,8 +145,9 @@ def photograph_planted(
 
 
 def _draw_base(rng: Rng, planter: Planter, photograph: RGB) -> _Exposed | None:
+    faces = find_faces(photograph)
     for _ in range(ATTEMPTS):
-        spots = find_spots(photograph, rng)
+        spots = find_spots(photograph, rng, avoided=faces)
         planting = draw_planting(rng, spots, photograph.shape[1])
         if planting is None:
             continue
@@ -214,7 +218,8 @@ def _develop(
         objects.append(_describe(item, mask, touched))
         x0, y0, x1, y1 = _box(touched)
         patch = encode_png(np.ascontiguousarray(without[y0:y1, x0:x1]))
-        covered.append(Covered(object_id=item.id, window=(x0, y0, x1, y1), png=patch))
+        png = base64.b64encode(patch)
+        covered.append(Covered(object_id=item.id, window=(x0, y0, x1, y1), png=png))
     changes = exposed.planting.changes
     graph = SceneGraph(
         world=world,

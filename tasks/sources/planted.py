@@ -6,6 +6,9 @@ three things were added, taken away, moved or exchanged, or have another colour,
 pose or text; or the light, the focus or the framing of the photograph. All texts are about the
 planted things and these changes, never about the rest of the photograph.
 
+A thing stands where the photograph is plain, never on a face seen from the front (with the extra
+``faces``), larger below than above, lit from the photograph's brighter side, whole and uncovered.
+
 Larger photographs are scaled down to ``planted.max_side``. The pixels of a photograph stay as they
 are, to the byte, except below a thing and its shadow; what these cover is kept in the scene graph,
 so that a thing can be taken away again. Needs Mitsuba and Open Image Denoise, which are loaded only

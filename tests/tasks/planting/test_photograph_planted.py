@@ -1,0 +1,96 @@
+"""Planted photographs are true: masks, pixels and graphs agree, and the rest is untouched."""
+
+from functools import reduce
+from itertools import pairwise
+from operator import or_
+
+import numpy as np
+import pytest
+import skimage.data
+
+from pairwright.schemas.config import PlantedConfig
+from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.images.masks import decode_mask
+from pairwright.tasks.planting.photograph_planted import photograph_planted
+from pairwright.tasks.planting.uncover import uncover
+from pairwright.tasks.sources.planted import scale_down
+
+PHOTOGRAPH = scale_down(skimage.data.coffee(), 320)
+CONFIG = PlantedConfig(photographs=3, samples_per_pixel=2)
+
+
+@pytest.fixture(scope="module")
+def worlds():
+    """Return the photographs of several worlds of one photograph."""
+    made = [
+        photograph_planted(PHOTOGRAPH, CONFIG, world=str(seed), seeds=(0, seed))
+        for seed in range(2)
+    ]
+    return [photographs for photographs in made if photographs is not None]
+
+
+def is_plain(graph: SceneGraph) -> bool:
+    return graph.light == "usual light" and graph.viewpoint == "the usual view"
+
+
+def masks_of(graph: SceneGraph, name: str) -> list[np.ndarray]:
+    return [decode_mask(getattr(item, name)) for item in graph.objects]
+
+
+def test_most_worlds_find_room(worlds) -> None:
+    assert len(worlds) == 2
+    assert all(len(photographs) == 3 for photographs in worlds)
+
+
+def test_not_one_byte_outside_things_and_shadows_differs(worlds) -> None:
+    compared = 0
+    for photographs in worlds:
+        for made in photographs:
+            if not is_plain(made.graph):
+                continue
+            touched = reduce(or_, masks_of(made.graph, "touched"))
+            assert np.array_equal(made.pixels[~touched], PHOTOGRAPH[~touched])
+            everything = [item.id for item in made.graph.objects]
+            assert np.array_equal(uncover(made.pixels, made.graph, everything), PHOTOGRAPH)
+            compared += 1
+    assert compared
+
+
+def test_things_are_whole_apart_and_large_enough_to_see(worlds) -> None:
+    for photographs in worlds:
+        for made in photographs:
+            masks = masks_of(made.graph, "mask")
+            assert np.sum(masks, axis=0).max() <= 1
+            for item, mask in zip(made.graph.objects, masks, strict=True):
+                rows, columns = np.nonzero(mask)
+                assert item.box == (
+                    columns.min(),
+                    rows.min(),
+                    columns.max() + 1,
+                    rows.max() + 1,
+                )
+                assert mask.mean() >= 0.0015
+                assert not mask[[0, -1]].any()
+                assert not mask[:, [0, -1]].any()
+
+
+def test_each_change_shows_and_things_without_one_are_equal(worlds) -> None:
+    for photographs in worlds:
+        plain = [made for made in photographs if is_plain(made.graph)]
+        for first, second in pairwise(plain):
+            changes = {*first.graph.changes} ^ {*second.graph.changes}
+            changed = {change.object_id for change in changes}
+            before = {item.id: item for item in first.graph.objects}
+            after = {item.id: item for item in second.graph.objects}
+            for name in {*before, *after}:
+                touched = [
+                    decode_mask(found[name].touched) for found in (before, after) if name in found
+                ]
+                region = reduce(or_, touched)
+                differs = (first.pixels[region] != second.pixels[region]).any()
+                assert differs == (name in changed)
+
+
+def test_a_photograph_without_room_gives_nothing() -> None:
+    narrow = np.full((400, 40, 3), 128, np.uint8)
+    assert photograph_planted(narrow, CONFIG, world="narrow", seeds=(0, 0)) is None
