@@ -7,7 +7,7 @@ scene is derived from these models.
 
 from typing import Literal
 
-from pydantic import Base64Bytes, BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict
 
 ChangeType = Literal[
     "viewpoint",
@@ -123,11 +123,13 @@ class SceneObject(Frozen):
 class Covered(Frozen):
     """Part of the original photograph that a planted thing and its shadow cover."""
 
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+
     object_id: str
     window: tuple[int, int, int, int]
     """Pixels x0, y0, x1, y1, the last two exclusive."""
-    png: Base64Bytes
-    """Base64 in JSON and when it is made; bytes when it is read."""
+    png: bytes
+    """Base64 in JSON."""
 
 
 class SceneChange(Frozen):

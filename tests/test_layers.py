@@ -21,7 +21,8 @@ from tests.fixtures.parsed import imports_in, parse
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("schemas", "prompts", "tasks", "flows")
 SHARED = {
-    f"tasks.{name}" for name in ("images", "models", "pages", "scenes", "serving", "store", "texts")
+    f"tasks.{name}"
+    for name in ("images", "models", "pages", "planting", "scenes", "serving", "store", "texts")
 }
 HEAVY = "torch faiss mitsuba cv2 sklearn scipy duckdb pyarrow prefect transformers spacy"
 HEAVY_INSIDE = "drjit httpcore httpx httpx2 open_clip openai safetensors starlette uvicorn"
@@ -93,7 +94,11 @@ def may_import(package: str, every: set[str]) -> set[str]:
     if package in below:
         return {package} | below[package]
     if package in SHARED:
-        below = {"tasks.store": set[str](), "tasks.images": set[str]()}
+        below = {
+            "tasks.store": set[str](),
+            "tasks.images": set[str](),
+            "tasks.planting": {"tasks.images", "tasks.scenes"},
+        }
         return {package, "schemas", "prompts"} | below.get(package, {"tasks.store", "tasks.images"})
     if package.startswith("tasks"):
         return {package, "schemas", "prompts", *SHARED}

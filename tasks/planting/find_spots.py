@@ -14,13 +14,13 @@ from pairwright.tasks.images.decode import RGB
 from pairwright.tasks.scenes.pictures import Rng
 
 THING_HEIGHT = 0.7  # metres of the toy world: of a medium thing
-HEIGHT_SHARE = 0.15
+HEIGHT_SHARE = 0.17
 """Height of a medium thing in the middle of a photograph, as a share of its shorter side."""
-NEARNESS = (0.75, 1.25)
+NEARNESS = (0.8, 1.2)
 """Factors of a thing's size at the top and at the bottom of a photograph."""
 ROWS = (0.35, 0.95)  # range of feet, as shares of the height
-BOX_WIDTH = 1.5
-BOX_HEIGHT = 1.6
+BOX_WIDTH = 1.3
+BOX_HEIGHT = 1.45
 """Free space of a spot in metres: the largest thing, with the beginning of its shadow."""
 BELOW = 0.25  # of the free space, in metres, before the foot
 MARGIN = 0.02  # between the free space and the photograph's border, as a share of the shorter side
@@ -28,6 +28,7 @@ DRAWS = 400
 PLAINER_THAN = 0.5
 """A spot has less texture than this share of all that were drawn."""
 MAX_SPOTS = 6
+CHOICES = 4  # choices of spots, of which the one with most is taken
 Box = tuple[int, int, int, int]
 """Pixels x0, y0, x1, y1, the last two exclusive."""
 
@@ -66,10 +67,16 @@ def find_spots(photograph: RGB, rng: Rng, *, avoided: Sequence[Box] = ()) -> lis
         if is_free and _is_inside(spot, width, height):
             drawn.append((_mean_in(texture, spot.box), spot))
     drawn.sort(key=lambda scored: scored[0])
-    plain = drawn[: round(len(drawn) * PLAINER_THAN)]
+    plain = [spot for _, spot in drawn[: round(len(drawn) * PLAINER_THAN)]]
+    choices = [_choose_apart(plain, rng) for _ in range(CHOICES)]
+    return max(choices, key=len)
+
+
+def _choose_apart(spots: Sequence[Spot], rng: Rng) -> list[Spot]:
+    """Return spots whose boxes do not overlap, taken in random order."""
     chosen: list[Spot] = []
-    for index in rng.permutation(len(plain)):
-        _, spot = plain[int(index)]
+    for index in rng.permutation(len(spots)):
+        spot = spots[int(index)]
         is_free = not any(_overlap(spot.box, other.box) for other in chosen)
         if is_free and len(chosen) < MAX_SPOTS:
             chosen.append(spot)

@@ -32,7 +32,7 @@ GAINS: dict[Kind, tuple[float, float, float]] = {
     "cool": (0.8, 0.98, 1.16),
 }
 """Factors of the levels of red, green and blue."""
-BLUR = 0.005  # standard deviation of a soft focus, as a share of the width
+BLUR = 0.0035  # standard deviation of a soft focus, as a share of the width
 LIGHTS: dict[Kind, str] = {
     "dim": "dim light",
     "bright": "bright light",

@@ -3,7 +3,6 @@
 Needs Mitsuba: import this module only to render.
 """
 
-import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -38,9 +37,10 @@ from pairwright.tasks.scenes.state import Mask, Thing
 from pairwright.tasks.scenes.vocabulary import SHAPES, Direction
 
 ATTEMPTS = 12
-MIN_SHARE = 0.002
-"""Least share of a photograph's pixels that a thing covers (ours): 50 x 30 of 1,024 x 768."""
+MIN_SHARE = 0.003
+"""Least share of a photograph's pixels that a thing covers (ours): 49 x 48 of 1,024 x 768."""
 MIN_PIXELS = 300  # of a thing (ours): 20 x 15
+MIN_SIGN = 40  # pixels across, as of rendered scenes
 MIN_LEVELS = 12.0
 """Least mean difference, in levels of 255, between a changed thing's pixels before and after."""
 LOOKS = ("id", "shape", "colour", "material", "size", "pose", "text")
@@ -87,7 +87,7 @@ class Planter:
             )
             if (everywhere & planted.touched).any() or not planted.is_whole:
                 return None
-            if planted.mask.mean() < MIN_SHARE or planted.mask.sum() < MIN_PIXELS:
+            if not _is_large_enough(item, planted.mask):
                 return None
             everywhere |= planted.touched
             things[item.id] = planted
@@ -102,6 +102,14 @@ class Planter:
                 item, camera, self._direction, samples=self._samples, seed=seed
             )
         return self._renders[key]
+
+
+def _is_large_enough(item: Thing, mask: Mask) -> bool:
+    """Return whether a thing can be seen, and a sign can be read."""
+    if mask.mean() < MIN_SHARE or mask.sum() < MIN_PIXELS:
+        return False
+    x0, _, x1, _ = _box(mask)
+    return item.text is None or x1 - x0 >= MIN_SIGN
 
 
 def photograph_planted(
@@ -218,8 +226,7 @@ def _develop(
         objects.append(_describe(item, mask, touched))
         x0, y0, x1, y1 = _box(touched)
         patch = encode_png(np.ascontiguousarray(without[y0:y1, x0:x1]))
-        png = base64.b64encode(patch)
-        covered.append(Covered(object_id=item.id, window=(x0, y0, x1, y1), png=png))
+        covered.append(Covered(object_id=item.id, window=(x0, y0, x1, y1), png=patch))
     changes = exposed.planting.changes
     graph = SceneGraph(
         world=world,

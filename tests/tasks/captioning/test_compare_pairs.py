@@ -90,8 +90,8 @@ def test_layout_and_first_turn():
     assert re.match(layout, row.text, re.DOTALL)
     turns = [(turn.role, turn.text) for turn in row.conversation[:2]]
     assert turns == [("user", load_prompt("compare_images").render()), ("assistant", row.text)]
-    assert row.axes == ("object types", "counts", "locations", "relative positions")
-    assert len(row.differences) == 4
+    assert row.axes == ("object types", "locations", "relative positions")
+    assert len(row.differences) == 3
     assert "green metal cube" in row.differences[0]
     assert row.key == row.source_key == row.subject
 

@@ -69,7 +69,7 @@ def test_things_are_whole_apart_and_large_enough_to_see(worlds) -> None:
                     columns.max() + 1,
                     rows.max() + 1,
                 )
-                assert mask.mean() >= 0.0015
+                assert mask.mean() >= 0.0025
                 assert not mask[[0, -1]].any()
                 assert not mask[:, [0, -1]].any()
 
