@@ -3,8 +3,8 @@
 Needs Mitsuba: import this module only to render.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from pairwright.tasks.planting.draw_planting import (
     draw_planting,
 )
 from pairwright.tasks.planting.find_faces import find_faces
-from pairwright.tasks.planting.find_spots import Spot, find_spots
+from pairwright.tasks.planting.find_spots import Box, Spot, find_spots
 from pairwright.tasks.planting.photo_state import PhotoState, draw_other_state, draw_state
 from pairwright.tasks.planting.plant import (
     ELEVATION,
@@ -37,6 +37,7 @@ from pairwright.tasks.scenes.state import Mask, Thing
 from pairwright.tasks.scenes.vocabulary import SHAPES, Direction
 
 ATTEMPTS = 12
+WORLDS = 3  # bases that are tried
 MIN_SHARE = 0.003
 """Least share of a photograph's pixels that a thing covers (ours): 49 x 48 of 1,024 x 768."""
 MIN_PIXELS = 300  # of a thing (ours): 20 x 15
@@ -67,7 +68,7 @@ class Planter:
     """Plants things into one photograph; renders each thing at a spot once."""
 
     def __init__(self, photograph: RGB, config: PlantedConfig, seeds: tuple[int, ...]) -> None:
-        self._original = photograph
+        self.photograph = photograph
         self._samples = config.samples_per_pixel
         self._seeds = seeds
         self._direction: Direction = find_direction(photograph)
@@ -75,7 +76,7 @@ class Planter:
 
     def expose(self, planting: Planting) -> _Exposed | None:
         """Return the photograph with all things; ``None`` if one is cut off, hidden or tiny."""
-        pixels = self._original
+        pixels = self.photograph
         things: dict[str, Planted] = {}
         everywhere = np.zeros(pixels.shape[:2], bool)
         for item in planting.things:
@@ -83,7 +84,7 @@ class Planter:
             # The noise of a thing at a spot is always the same: it tells nothing.
             rng = np.random.default_rng((*self._seeds, spot.x, spot.y))
             pixels, planted = plant(
-                pixels, self._render(item, spot), spot, rng, original=self._original
+                pixels, self._render(item, spot), spot, rng, original=self.photograph
             )
             if (everywhere & planted.touched).any() or not planted.is_whole:
                 return None
@@ -123,40 +124,57 @@ def photograph_planted(
 
     ``None``: there is no room for enough things.
     """
-    rng = np.random.default_rng(seeds)
     planter = Planter(photograph, config, seeds)
-    base = _draw_base(rng, planter, photograph)
+    faces = find_faces(photograph)
+    for attempt in range(WORLDS):
+        rng = np.random.default_rng((*seeds, attempt))
+        drawn = _draw_world(rng, planter, config, faces)
+        if drawn is None:
+            continue
+        photographs = _develop_all(rng, photograph, drawn, world)
+        if photographs is not None:
+            return photographs
+    return None
+
+
+def _draw_world(
+    rng: Rng, planter: Planter, config: PlantedConfig, faces: Sequence[Box]
+) -> list[tuple[_Exposed, PhotoState]] | None:
+    """Return a base and its variations, each with the photograph's own state."""
+    base = _draw_base(rng, planter, faces)
     if base is None:
         return None
-    exposed = [base]
-    states = [draw_state(rng)]
-    while len(exposed) < config.photographs:
-        is_plain = rng.random() < config.no_change_share
-        variation = base if is_plain else _draw_variation(rng, planter, base, exposed)
+    state = draw_state(rng)
+    drawn = [(base, state)]
+    while len(drawn) < config.photographs:
+        if rng.random() < config.no_change_share:
+            drawn.append((base, draw_other_state(rng, state)))
+            continue
+        variation = _draw_variation(rng, planter, base, [exposed for exposed, _ in drawn])
         if variation is None:
             return None
-        exposed.append(variation)
-        states.append(draw_other_state(rng, states[0]) if is_plain else draw_state(rng))
+        drawn.append((variation, draw_state(rng)))
+    return drawn
+
+
+def _develop_all(
+    rng: Rng, photograph: RGB, drawn: Sequence[tuple[_Exposed, PhotoState]], world: str
+) -> list[PlantedPhotograph] | None:
+    """Return all photographs in random order; ``None`` if the framing of one cuts a thing."""
     photographs: list[PlantedPhotograph] = []
-    for number, index in enumerate(rng.permutation(len(exposed))):
-        developed = _develop(
-            photograph,
-            exposed[int(index)],
-            states[int(index)],
-            world=world,
-            number=number,
-        )
+    for number, index in enumerate(rng.permutation(len(drawn))):
+        exposed, state = drawn[int(index)]
+        developed = _develop(photograph, exposed, state, world=world, number=number)
         if developed is None:
             return None
         photographs.append(developed)
     return photographs
 
 
-def _draw_base(rng: Rng, planter: Planter, photograph: RGB) -> _Exposed | None:
-    faces = find_faces(photograph)
+def _draw_base(rng: Rng, planter: Planter, faces: Sequence[Box]) -> _Exposed | None:
     for _ in range(ATTEMPTS):
-        spots = find_spots(photograph, rng, avoided=faces)
-        planting = draw_planting(rng, spots, photograph.shape[1])
+        spots = find_spots(planter.photograph, rng, avoided=faces)
+        planting = draw_planting(rng, spots, planter.photograph.shape[1])
         if planting is None:
             continue
         exposed = planter.expose(planting)
@@ -169,11 +187,10 @@ def _draw_variation(
     rng: Rng, planter: Planter, base: _Exposed, others: list[_Exposed]
 ) -> _Exposed | None:
     """Return a variation whose changes are visible and unlike those of the others."""
+    start = _without_used(base.planting, [other.planting for other in others])
     for _ in range(ATTEMPTS):
-        planting = change_planting(rng, base.planting)
+        planting = change_planting(rng, start)
         if planting is None:
-            continue
-        if any(_shares_thing(planting, other.planting) for other in others):
             continue
         exposed = planter.expose(planting)
         if exposed is not None and _all_visible(base, exposed):
@@ -181,13 +198,17 @@ def _draw_variation(
     return None
 
 
-def _shares_thing(planting: Planting, other: Planting) -> bool:
-    """Return whether two variations change one thing, or use one free spot."""
-    if planting.touched & other.touched:
-        return True
-    new_spots = {planting.spots[name] for name in planting.touched if name in planting.spots}
-    other_spots = {other.spots[name] for name in other.touched if name in other.spots}
-    return bool(new_spots & other_spots)
+def _without_used(base: Planting, others: Sequence[Planting]) -> Planting:
+    """Return the base without the choice of what other variations changed, and of their spots."""
+    touched = set(base.touched)
+    taken = set[Spot]()
+    for other in others:
+        touched |= other.touched
+        taken.update(other.spots.values())
+    free = tuple(spot for spot in base.free if spot not in taken)
+    # New things of two variations are not the same thing.
+    next_id = max(other.next_id for other in others)
+    return replace(base, touched=frozenset(touched), free=free, next_id=next_id)
 
 
 def _all_visible(base: _Exposed, exposed: _Exposed) -> bool:

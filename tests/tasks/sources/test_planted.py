@@ -1,0 +1,100 @@
+"""Photographs with planted things, from a folder to a finished dataset."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import skimage.data
+from PIL import Image
+
+from pairwright.schemas.config import PlantedConfig, Profile, SourceConfig
+from pairwright.schemas.rows import Dropped, ImageRow, PairRow
+from pairwright.schemas.scene import SceneGraph
+from pairwright.tasks.sources.planted import list_items, read_items, scale_down
+from tests.fixtures.builds import build_here, ok_rows
+from tests.tasks.planting.check_planted import find_faults, find_pair_faults, find_text_faults
+
+QUICK = PlantedConfig(max_side=320, samples_per_pixel=2)
+
+
+def source_of(folder: Path, config: PlantedConfig = QUICK) -> SourceConfig:
+    source = Profile(source=f"planted:{folder}").source_config
+    return source.model_copy(update={"planted": config})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Return a folder of a photograph, a picture without room and a damaged file."""
+    root = tmp_path_factory.mktemp("photographs")
+    Image.fromarray(skimage.data.coffee()).save(root / "coffee.png")
+    Image.new("RGB", (400, 40)).save(root / "narrow.png")
+    (root / "torn.png").write_bytes((root / "coffee.png").read_bytes()[:500])
+    return root
+
+
+@pytest.fixture(scope="module")
+def rows(folder) -> Sequence[object]:
+    source = source_of(folder)
+    return list(read_items(list(list_items(source)), source))
+
+
+def test_a_photograph_gives_two_that_are_paired(rows) -> None:
+    first, second = (row for row in rows if isinstance(row, ImageRow))
+    [pair] = (row for row in rows if isinstance(row, PairRow))
+    assert (pair.first, pair.second) == (first.key, second.key)
+    assert (first.width, first.height) == (320, 213)
+    assert first.group == second.group != ""
+    photograph = scale_down(skimage.data.coffee(), 320)
+    assert find_faults(first, photograph) + find_faults(second, photograph) == []
+    assert find_pair_faults(first, second, pair.change_types) == []
+
+
+def test_what_cannot_be_planted_says_why(rows) -> None:
+    dropped = [row for row in rows if isinstance(row, Dropped)]
+    reasons = {row.detail.partition(":")[0]: row.reason for row in dropped}
+    assert reasons["narrow.png"] == "no room for things"
+    assert reasons["torn.png"] == "truncated image"
+
+
+def test_keys_follow_settings_and_files(folder) -> None:
+    keys = [item.key for item in list_items(source_of(folder))]
+    assert keys == [item.key for item in list_items(source_of(folder))]
+    other = QUICK.model_copy(update={"seed": 1})
+    assert not {*keys} & {item.key for item in list_items(source_of(folder, other))}
+    assert [item.key for item in list_items(source_of(folder), 1)] == keys[:1]
+
+
+def test_the_same_photograph_gives_the_same_things(folder, rows, tmp_path) -> None:
+    (tmp_path / "again.png").write_bytes((folder / "coffee.png").read_bytes())
+    source = source_of(tmp_path)
+    again = list(read_items(list(list_items(source)), source))
+    before = [row.key for row in rows if isinstance(row, ImageRow)]
+    assert [row.key for row in again if isinstance(row, ImageRow)] == before
+
+
+def test_planted_pairs_are_written_about_rejected_and_shown(tmp_path) -> None:
+    photographs = tmp_path / "in"
+    photographs.mkdir()
+    for name in ("coffee", "astronaut"):
+        Image.fromarray(getattr(skimage.data, name)()).save(photographs / f"{name}.png")
+    settings = [
+        *("planted.max_side=320", "planted.samples_per_pixel=2", "planted.photographs=3"),
+        "run.workers=1",
+    ]
+    out = tmp_path / "out"
+    report = build_here(out, f"planted:{photographs}", settings=settings)
+    assert report.is_complete
+    images = {row["key"]: row for row in ok_rows(out, "images")}
+    pairs = {row["key"]: row for row in ok_rows(out, "pairs")}
+    preferences = ok_rows(out, "preferences")
+    assert len(preferences) >= 2
+    for row in preferences:
+        pair = pairs[row["source_key"]]
+        graphs = [read_graph(images[pair[side]]["graph"]) for side in ("first", "second")]
+        assert find_text_faults(row["chosen"], *graphs) == []
+    assert any(row["rejected_images"] for row in preferences)
+
+
+def read_graph(graph: str | dict) -> SceneGraph:
+    return SceneGraph.model_validate_json(graph if isinstance(graph, str) else json.dumps(graph))
