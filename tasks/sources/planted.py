@@ -33,6 +33,7 @@ from pairwright.tasks.sources import folder
 from pairwright.tasks.sources.reader import Reader, ReadResult
 
 PLANTED_VERSION = 1
+UNDONE = {"addition": "disappearance", "disappearance": "addition"}
 NO_ROOM = "no room for things"
 
 
@@ -111,14 +112,18 @@ def _pair(item: ItemRow, first: ImageRow, second: ImageRow) -> PairRow:
         origin="given",
         anchor="",
         cluster=-1,
-        change_types=_change_types(first.graph, second.graph),
+        change_types=name_changes(first.graph, second.graph),
     )
 
 
-def _change_types(first: SceneGraph, second: SceneGraph) -> tuple[str, ...]:
-    """Return the types of the changes between two photographs, "no_change" without one."""
-    changes = {change.type for change in {*first.changes} ^ {*second.changes}}
-    content = sorted(changes - {*DISTRACTORS})
+def name_changes(first: SceneGraph, second: SceneGraph) -> tuple[str, ...]:
+    """Return the types of the changes from the first photograph to the second, or "no_change"."""
+    types: set[str] = set()
+    for change in {*second.changes} - {*first.changes}:
+        types.add(change.type)
+    for change in {*first.changes} - {*second.changes}:  # undone in the second
+        types.add(UNDONE.get(change.type, change.type))
+    content = sorted(types - {*DISTRACTORS})
     return tuple(content) or ("no_change",)
 
 

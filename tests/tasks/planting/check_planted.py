@@ -136,7 +136,8 @@ def _name_differences(before: SceneObject | None, after: SceneObject | None) -> 
         return {"substitution"}
     names = {"colour", "material", "size", "pose", "text"}
     kinds = {name for name in names if getattr(before, name) != getattr(after, name)}
-    if not kinds and before.column != after.column:
+    # The framing may move a thing that stands between two columns.
+    if not kinds and before.column != after.column and before.clear and after.clear:
         return {"move"}
     return kinds
 
