@@ -25,9 +25,10 @@ from importlib.metadata import version
 import cv2
 import numpy as np
 
+from pairwright.schemas.claims import content_changes
 from pairwright.schemas.config import PlantedConfig, SourceConfig
 from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow, make_key
-from pairwright.schemas.scene import DISTRACTORS, SceneGraph
+from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.images.decode import RGB, decode_rgb, encode_png
 from pairwright.tasks.sources import folder
 from pairwright.tasks.sources.reader import Reader, ReadResult
@@ -118,13 +119,14 @@ def _pair(item: ItemRow, first: ImageRow, second: ImageRow) -> PairRow:
 
 def name_changes(first: SceneGraph, second: SceneGraph) -> tuple[str, ...]:
     """Return the types of the changes from the first photograph to the second, or "no_change"."""
+    before = content_changes(first)
+    after = content_changes(second)
     types: set[str] = set()
-    for change in {*second.changes} - {*first.changes}:
+    for change in after - before:
         types.add(change.type)
-    for change in {*first.changes} - {*second.changes}:  # undone in the second
+    for change in before - after:  # undone in the second
         types.add(UNDONE.get(change.type, change.type))
-    content = sorted(types - {*DISTRACTORS})
-    return tuple(content) or ("no_change",)
+    return tuple(sorted(types)) or ("no_change",)
 
 
 def scale_down(pixels: RGB, max_side: int) -> RGB:
