@@ -44,7 +44,7 @@ EXPOSURES = (0.1, 0.4)
 
 A thing in a darker place would not show its colour."""
 TONE = 0.25  # share of the place's hue that the thing's light takes
-NOISE_LIMIT = 6.0  # levels of 255
+NOISE_LIMIT = 4.0  # levels of 255
 SOFTNESS = 0.6
 """Standard deviation of the blur of a thing, in pixels: photographs are softer than renders."""
 
@@ -209,7 +209,8 @@ def plant(
     ground = original[window]
     lit = _encode(_decode(before) * shadow[..., None])
     thing = render.tone_levels(light * _exposure_of(ground, original))
-    thing += rng.normal(0, measure_noise(ground), thing.shape[:2])[..., None]
+    noise = min(measure_noise(ground), measure_noise(original))  # foliage is no noise
+    thing += rng.normal(0, noise, thing.shape[:2])[..., None]
     thing = cv2.GaussianBlur(thing.astype(np.float32), (0, 0), SOFTNESS)
     blended = lit + (thing - lit) * coverage[..., None]
     touched = (coverage > 0) | (shadow < 1)
