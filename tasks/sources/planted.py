@@ -22,7 +22,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 
-import cv2
 import numpy as np
 
 from pairwright.schemas.claims import content_changes
@@ -131,6 +130,8 @@ def name_changes(first: SceneGraph, second: SceneGraph) -> tuple[str, ...]:
 
 def scale_down(pixels: RGB, max_side: int) -> RGB:
     """Return a photograph whose longer side has at most ``max_side`` pixels."""
+    import cv2
+
     height, width = pixels.shape[:2]
     share = max_side / max(height, width)
     if share >= 1:

@@ -85,7 +85,7 @@ def test_what_decides_no_row_leaves_the_fingerprint(changes: dict[str, Any]) -> 
 
 
 def source_mark(**options: object) -> str:
-    sections: dict[str, object] = {"images": {}, "reading": {}, "scenes": {}}
+    sections: dict[str, object] = {"images": {}, "reading": {}, "scenes": {}, "planted": {}}
     values = {"kind": "folder", "path": "/a", **sections, **options}
     config = SourceConfig.model_validate(values)
     reader = stage("captions", iter, {"items": ItemRow}, CaptionRow)
