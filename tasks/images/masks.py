@@ -58,6 +58,13 @@ Offsets = NDArray[np.int64]
 Corners = tuple[int, int, int, int]  # pixels x0, y0, x1, y1, the last two exclusive
 
 
+def box_of(array: NDArray[np.bool_]) -> Corners:
+    """Return the smallest box around the pixels of a mask ``(rows, columns)`` that has some."""
+    rows = np.flatnonzero(array.any(axis=1))
+    columns = np.flatnonzero(array.any(axis=0))
+    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
+
+
 @dataclass(frozen=True)
 class Runs:
     """Mask as runs of set pixels, counted down the columns."""

@@ -11,7 +11,7 @@ import numpy as np
 from pairwright.schemas.config import PlantedConfig
 from pairwright.schemas.scene import Covered, SceneChange, SceneGraph, SceneObject
 from pairwright.tasks.images.decode import RGB, encode_png
-from pairwright.tasks.images.masks import encode_mask
+from pairwright.tasks.images.masks import box_of, encode_mask
 from pairwright.tasks.planting.draw_planting import (
     PLACE,
     Planting,
@@ -109,7 +109,7 @@ def _is_large_enough(item: Thing, mask: Mask) -> bool:
     """Return whether a thing can be seen, and a sign can be read."""
     if mask.mean() < MIN_SHARE or mask.sum() < MIN_PIXELS:
         return False
-    x0, _, x1, _ = _box(mask)
+    x0, _, x1, _ = box_of(mask)
     return item.text is None or x1 - x0 >= MIN_SIGN
 
 
@@ -245,7 +245,7 @@ def _develop(
         without = state.apply(without)
         touched = (without != pixels).any(axis=2)
         objects.append(_describe(item, mask, touched))
-        x0, y0, x1, y1 = _box(touched)
+        x0, y0, x1, y1 = box_of(touched)
         patch = encode_png(np.ascontiguousarray(without[y0:y1, x0:x1]))
         covered.append(Covered(object_id=item.id, window=(x0, y0, x1, y1), png=patch))
     changes = exposed.planting.changes
@@ -264,7 +264,7 @@ def _develop(
 
 
 def _describe(item: Thing, mask: Mask, touched: Mask) -> SceneObject:
-    x0, y0, x1, y1 = _box(mask)
+    x0, y0, x1, y1 = box_of(mask)
     centre = (x0 + x1) / 2 / mask.shape[1]
     column, is_clear = column_of(centre)
     facing = None
@@ -295,9 +295,3 @@ def _changes_of(state: PhotoState) -> Iterator[SceneChange]:
 
 def _touches_border(mask: Mask) -> bool:
     return bool(mask[0].any() or mask[-1].any() or mask[:, 0].any() or mask[:, -1].any())
-
-
-def _box(mask: Mask) -> tuple[int, int, int, int]:
-    rows = np.flatnonzero(mask.any(axis=1))
-    columns = np.flatnonzero(mask.any(axis=0))
-    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pairwright.tasks.images.decode import RGB
 from pairwright.tasks.planting.find_spots import Spot
 from pairwright.tasks.scenes import render
-from pairwright.tasks.scenes.pictures import Rng
+from pairwright.tasks.scenes.pictures import Rng, linear_colour
 from pairwright.tasks.scenes.state import DISTANCE, Camera, Mask, Thing
 from pairwright.tasks.scenes.vocabulary import Direction, Light, View
 
@@ -207,7 +207,8 @@ def plant(
     light = rendered.light[inside]
     before = photograph[window]
     ground = original[window]
-    lit = _encode(_decode(before) * shadow[..., None])
+    shaded = linear_colour(before).astype(np.float32) * shadow[..., None]
+    lit = render.srgb_levels(shaded)
     thing = render.tone_levels(light * _exposure_of(ground, original))
     noise = min(measure_noise(ground), measure_noise(original))  # foliage is no noise
     thing += rng.normal(0, noise, thing.shape[:2])[..., None]
@@ -233,8 +234,8 @@ def _exposure_of(ground: RGB, photograph: RGB) -> Plane:
 
     Every thing is lit as if the plane reflected what its place does, within ``EXPOSURES``.
     """
-    mean = _decode(ground).reshape(-1, 3).mean(axis=0)
-    everywhere = _decode(photograph[::4, ::4]).mean()
+    mean = linear_colour(ground).reshape(-1, 3).mean(axis=0)
+    everywhere = linear_colour(photograph[::4, ::4]).mean()
     brightness = float(np.clip((mean.mean() + everywhere) / 2, *EXPOSURES))
     hue = mean / max(float(mean.mean()), 1e-4)
     factors = brightness / FLOOR * (1 + TONE * (np.clip(hue, 0.5, 1.5) - 1))
@@ -252,19 +253,6 @@ def measure_noise(pixels: RGB) -> float:
     seconds = grey[:, 2:] - 2 * grey[:, 1:-1] + grey[:, :-2]
     deviation = float(np.median(np.abs(seconds))) / 0.6745 / np.sqrt(6)
     return min(deviation, NOISE_LIMIT)
-
-
-def _decode(pixels: RGB) -> Plane:
-    """Return the light of sRGB levels, 0 to 1."""
-    value = pixels.astype(np.float32) / 255
-    return np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
-
-
-def _encode(light: Plane) -> Plane:
-    """Return sRGB levels, not rounded."""
-    value = np.clip(light, 0, 1)
-    srgb = np.where(value <= 0.0031308, 12.92 * value, 1.055 * value ** (1 / 2.4) - 0.055)
-    return (srgb * 255).astype(np.float32)
 
 
 def find_direction(photograph: RGB) -> Direction:

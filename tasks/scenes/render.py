@@ -517,7 +517,12 @@ def tone_map(light: Plane) -> NDArray[np.uint8]:
 def tone_levels(light: Plane) -> Plane:
     """Return the levels of ``tone_map``, not rounded."""
     soft = KNEE + (1 - KNEE) * (1 - np.exp(-(light - KNEE) / (1 - KNEE)))
-    value = np.clip(np.where(light > KNEE, soft, light), 0, 1)
+    return srgb_levels(np.where(light > KNEE, soft, light))
+
+
+def srgb_levels(light: Plane) -> Plane:
+    """Return the sRGB levels of light from 0 to 1, not rounded."""
+    value = np.clip(light, 0, 1)
     srgb = np.where(value <= 0.0031308, 12.92 * value, 1.055 * np.power(value, 1 / 2.4) - 0.055)
     return srgb * 255
 

@@ -18,7 +18,7 @@ from pairwright.schemas.scene import (
     SceneGraph,
     SceneObject,
 )
-from pairwright.tasks.images.masks import encode_mask
+from pairwright.tasks.images.masks import box_of, encode_mask
 from pairwright.tasks.scenes.changes import Draft, vary
 from pairwright.tasks.scenes.plan import MIN_VISIBLE, draw_world, plan_camera
 from pairwright.tasks.scenes.render import EXPOSURES, Exposure, Survey, survey
@@ -71,19 +71,11 @@ def _describe_object(
         column=position.column,
         depth=position.depth,
         clear=position.clear,
-        box=_box(mask),
+        box=box_of(mask),
         visible=_visible_share(item, camera, mask),
         mask=encode_mask(mask),
         rests_on=scene.thing(item.support).shape if item.support else None,
     )
-
-
-def _box(mask: Mask) -> tuple[int, int, int, int]:
-    rows = np.flatnonzero(mask.any(axis=1))
-    columns = np.flatnonzero(mask.any(axis=0))
-    x0 = int(columns[0])
-    y0 = int(rows[0])
-    return x0, y0, int(columns[-1]) + 1, int(rows[-1]) + 1
 
 
 def _visible_share(item: Thing, camera: Camera, mask: Mask) -> float:
