@@ -17,8 +17,17 @@ BOTH_UNGROUNDED = "grounding: both halves fit the other image as well"
 NOTHING_AFFIRMED = "grounding: no half says what is there"
 LOW_RATING = "judge: low rating"
 NO_RATING = "judge: no rating"
+INVENTED = "claims: a statement is true of neither image"
+EXCHANGED = "claims: a statement is true of the other image"
+SHARED = "claims: all statements are true of both images"
+NOT_SAME = "claims: the images do not show the same"
+UNANSWERED = "claims: no verdict"
 AGAINST = frozenset(
     {
+        INVENTED,
+        EXCHANGED,
+        SHARED,
+        NOT_SAME,
         NOT_TURNED_ROUND,
         NONE_IN_SWAPPED,
         FIRST_UNGROUNDED,

@@ -54,6 +54,7 @@ from pairwright.schemas.writing import (
     CaptionsConfig,
     ChatConfig,
     ComparisonsConfig,
+    ConfirmingConfig,
     ControlsConfig,
     CounterfactualsConfig,
     DifferencesConfig,
@@ -454,6 +455,7 @@ class Profile(Section):
     differences: DifferencesConfig = DifferencesConfig()
     controls: ControlsConfig = ControlsConfig()
     grounding: GroundingConfig = GroundingConfig()
+    confirming: ConfirmingConfig = ConfirmingConfig()
     judging: JudgingConfig = JudgingConfig()
     comparisons: ComparisonsConfig = ComparisonsConfig()
     questions: QuestionsConfig = QuestionsConfig()

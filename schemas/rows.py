@@ -314,7 +314,7 @@ class CheckRow(Row):
     description: str
     """Key of the ``DifferenceRow`` that was checked."""
     check: str
-    """"swapped", "same", "grounded" or "judged"."""
+    """"swapped", "same", "grounded", "confirmed" or "judged"."""
     passed: bool
     score: float
     """Score that decided ``passed``; its meaning depends on the check, higher is better."""

@@ -9,6 +9,7 @@ from pairwright.tasks.captioning import (
     ask_questions,
     choose_differences,
     compare_pairs,
+    confirm_differences,
     control_differences,
     describe_differences,
     describe_images,
@@ -69,6 +70,7 @@ STAGES: tuple[Stage, ...] = (
     describe_differences.STAGE,  # described
     control_differences.STAGE,  # controlled
     ground_differences.STAGE,  # grounded
+    confirm_differences.STAGE,  # confirmed
     judge_differences.STAGE,  # judged
     choose_differences.STAGE,  # differences
     compare_pairs.STAGE,  # comparisons

@@ -24,8 +24,8 @@ from pairwright.schemas.rows import (
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.words import says_no_change
 
-TABLES = ("controlled", "grounded", "judged")
-RANKS = ("judged", "grounded", "swapped")
+TABLES = ("controlled", "grounded", "confirmed", "judged")
+RANKS = ("judged", "confirmed", "grounded", "swapped")
 """Checks that rank descriptions by their scores, the most important first."""
 Descriptions = Mapping[str, tuple[DifferenceRow, ...]]
 Outcomes = Mapping[str, tuple[CheckRow, ...]]

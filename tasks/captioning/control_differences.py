@@ -3,8 +3,9 @@
 Reads ``DifferenceRow``, the pairs, both images and their captions; writes one ``CheckRow`` per
 control and description. ``swapped``: the pair is shown in the other order, with everything that the
 writer was told. The answer's halves must be more alike the description's crosswise than straight;
-the score is the difference, from -1 to 1, and a tie fails. ``same``: one image is shown twice,
-without captions. A sentence for "no difference", or equal halves, pass; the score is 1 or 0.
+the score is the difference, from -1 to 1, and must reach ``controls.min_score``.
+``same``: one image is shown twice, without captions. A sentence for "no difference", or equal
+halves, pass; the score is 1 or 0.
 """
 
 from collections import Counter
@@ -88,7 +89,7 @@ def _check(
     answer: Answer,
     config: ControlsConfig,
 ) -> CheckRow:
-    score, why = _judge(kind, row, answer)
+    score, why = _judge(kind, row, answer, config)
     if answer.finish_reason == "length":
         why = f"{why} (controls.max_tokens={config.max_tokens})"
     return check_text(row, kind, score=score, why=why, answers=[answer])
@@ -160,6 +161,7 @@ def _judge(
     kind: str,
     row: DifferenceRow,
     answer: Answer,
+    config: ControlsConfig,
 ) -> Outcome:
     """Score the answer to a control question."""
     parsed = describe_differences.read_description(answer, MAX_WORDS)
@@ -172,7 +174,7 @@ def _judge(
         return UNREADABLE, checks.UNREADABLE_SWAPPED + parsed.reason
     if row.no_change:
         return UNREADABLE, checks.NOT_TURNED_ROUND
-    return _judge_swapped(row, parsed)
+    return _judge_swapped(row, parsed, config)
 
 
 def _judge_same(parsed: Difference | RefusedText, *, is_none: bool) -> Outcome:
@@ -184,7 +186,7 @@ def _judge_same(parsed: Difference | RefusedText, *, is_none: bool) -> Outcome:
     return 0.0, checks.SEEN_IN_SAME
 
 
-def _judge_swapped(row: DifferenceRow, parsed: Difference) -> Outcome:
+def _judge_swapped(row: DifferenceRow, parsed: Difference, config: ControlsConfig) -> Outcome:
     """Score how much more alike the halves are crosswise than straight."""
     first, second = row.halves
     crosswise = dice_coefficient(first, parsed.second_half)
@@ -192,7 +194,9 @@ def _judge_swapped(row: DifferenceRow, parsed: Difference) -> Outcome:
     straight = dice_coefficient(first, parsed.first_half)
     straight += dice_coefficient(second, parsed.second_half)
     score = round((crosswise - straight) / 2, 6)
-    return score, "" if score > 0 else checks.NOT_TURNED_ROUND
+    if score >= config.min_score:
+        return score, ""
+    return score, f"{checks.NOT_TURNED_ROUND} (controls.min_score={config.min_score:g})"
 
 
 def dice_coefficient(first: str, second: str) -> float:
@@ -232,7 +236,7 @@ def says_none(answer: Answer, parsed: Difference | RefusedText) -> bool:
 
 STAGE = Stage(
     name="controlled",
-    version=3,
+    version=4,
     group="captioning",
     reads={"described": DifferenceRow},
     writes=CheckRow,

@@ -165,15 +165,16 @@ def check_text(
     score: float,
     why: str,
     answers: Sequence[Answer] = (),
+    text: str = "",
 ) -> rows.CheckRow:
     """Return the outcome of a check.
 
-    ``why``: empty if passed; ``answers``: the last one decided.
+    ``why``: empty if passed; ``answers``: the last one decided; ``text``: what was found, by
+    default that answer.
     """
     key_parts: list[str] = []
-    text = ""
     if answers:
-        text = answers[-1].text
+        text = text or answers[-1].text
         key_parts = [answers[-1].served.prompt, text]
     return rows.CheckRow(
         key=rows.make_key("check", check, row.key, *key_parts),

@@ -120,7 +120,8 @@ def _judge_checks(
     yield from _judge_share(
         "Chosen, unchecked",
         _count_chosen_unchecked(tables, rows),
-        "texts by models, these were not checked: switch on `controls`, `grounding` or `judging`.",
+        "texts by models, these were not checked: switch on `confirming`, `controls`, `grounding` "
+        "or `judging`.",
         bound=0.0,
     )
     yield from _judge_share(

@@ -51,6 +51,8 @@ class Question:
     max_tokens: int = 512
     temperature: float | None = None  # None: the profile's
     grammar: Grammar | None = None
+    alternatives: int = 0
+    """Number of the most likely first tokens whose probabilities are requested."""
 
 
 @dataclass(
@@ -63,6 +65,9 @@ class Answer:
 
     text: str
     served: Served
+    first_token: tuple[tuple[str, float], ...] = ()
+    """First token with a letter: its most likely alternatives and their probabilities; empty: the
+    server gives none."""
 
     @property
     def finish_reason(self) -> str:

@@ -25,6 +25,8 @@ from pairwright.tasks.serving.loop import background, run_coroutine
 from pairwright.tasks.serving.write_request import body_of, key_of
 from pairwright.tasks.store.answers import Answers
 
+PROBABILITIES = ("logprobs", "top_logprobs")
+"""Fields of a request that some servers refuse."""
 _CLIENTS: dict[tuple[ChatConfig, Pace], "Client"] = {}
 _MAKING = threading.Lock()
 
@@ -57,6 +59,7 @@ class Client:
             pace=pace,
         )
         self._numbers = count()
+        self._gives_probabilities = True  # until a question is accepted only without them
         self._refused: int | None = 0  # questions refused before the first answer; None: after it
 
     async def ask(self, question: Question, answers: Answers | None = None) -> Answer:
@@ -65,17 +68,36 @@ class Client:
         stored = answers.get(key) if answers is not None else None
         if stored is not None:
             content = json.loads(stored)
-            return Answer(text=content["text"], served=Served(**content["served"]))
+            first_token = tuple((token, share) for token, share in content.get("first_token", ()))
+            return Answer(
+                text=content["text"],
+                served=Served(**content["served"]),
+                first_token=first_token,
+            )
         try:
             body = await asyncio.to_thread(body_of, question, self._config)  # decodes images
         except RefusedImageError as refused:
             raise RefusedQuestionError(refused.reason, refused.detail) from refused
-        answer = await self._request(question, body)
+        answer = await self._request_with_probabilities(question, body)
         if answers is not None:
             answers.store_value(key, json.dumps(asdict(answer)).encode())
         return answer
 
-    async def _request(self, question: Question, body: dict[str, Any]) -> Answer:
+    async def _request_with_probabilities(self, question: Question, body: dict[str, Any]) -> Answer:
+        """Return the answer, from a server that gives no probabilities without these."""
+        plain_body = {name: value for name, value in body.items() if name not in PROBABILITIES}
+        if not question.alternatives or not self._gives_probabilities:
+            return await self._request(question, plain_body)
+        try:
+            return await self._request(question, body, counts_refusal=False)
+        except RefusedQuestionError:
+            answer = await self._request(question, plain_body)
+        self._gives_probabilities = False
+        return answer
+
+    async def _request(
+        self, question: Question, body: dict[str, Any], *, counts_refusal: bool = True
+    ) -> Answer:
         tries = 0
         request = next(self._numbers)
         while True:
@@ -89,7 +111,8 @@ class Client:
                     tried = f"({tries} tries, last at {endpoint.connection.url})"
                     raise UnansweredError(fault.reason, f"{fault.detail} {tried}") from None
             except RefusedQuestionError as refused:
-                self._count_refused(refused, endpoint)
+                if counts_refusal:
+                    self._count_refused(refused, endpoint)
                 raise
             else:
                 self._refused = None
@@ -136,7 +159,7 @@ class Client:
             seed=question.seed,
             latency=latency,
         )
-        return Answer(text=answer.text, served=served)
+        return replace(answer, served=served)
 
 
 def client_of(config: ChatConfig, pace: Pace = PACE) -> Client:

@@ -9,6 +9,7 @@ not followed. Servers on this machine bypass proxies.
 import asyncio
 import json
 import logging
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from pairwright.schemas.rows import Served
 from pairwright.tasks.serving.chat import REFUSED, Answer, RefusedQuestionError
 
 LONGEST = 300  # characters kept of a server's message
+MAX_POSITIONS = 64  # tokens of an answer that are searched for one with a letter
 Reason = Literal[
     "server busy", "no answer in time", "broken answer", "server error", "no connection"
 ]
@@ -236,7 +238,30 @@ def read_answer(body: bytes) -> Answer:
         content = ""  # all tokens were reasoning
     if not isinstance(reason, str) or not isinstance(content, str):
         raise FaultError("broken answer", f"no text in it: {message_of(body)}")
-    return Answer(text=whole(content), served=_read_served(response, reason))
+    return Answer(
+        text=whole(content),
+        served=_read_served(response, reason),
+        first_token=_read_first_token(choice.get("logprobs")),
+    )
+
+
+def _read_first_token(logprobs: Any) -> tuple[tuple[str, float], ...]:
+    """Return the alternatives of the first token with a letter, and their probabilities.
+
+    What cannot be read gives none, since the answer is still valid.
+    """
+    try:
+        for position in logprobs["content"][:MAX_POSITIONS]:
+            if any(character.isalpha() for character in position["token"]):
+                alternatives = position["top_logprobs"] or [position]
+                return tuple(_read_probability(token) for token in alternatives)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return ()
+    return ()
+
+
+def _read_probability(token: Mapping[str, Any]) -> tuple[str, float]:
+    return whole(str(token["token"])), math.exp(min(0.0, float(token["logprob"])))
 
 
 def _read_served(response: Mapping[str, Any], reason: str) -> Served:

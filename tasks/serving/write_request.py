@@ -48,6 +48,7 @@ def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
         "top_p": config.top_p,
         "seed": question.seed,
         **_server_fields(question.grammar, config),
+        **_probability_fields(question),
     }
 
 
@@ -66,7 +67,16 @@ def key_of(question: Question, config: ChatConfig) -> str:
         config.max_pixels,
         repr(_server_fields(question.grammar, config)),
     )
+    if question.alternatives:
+        sampling = (*sampling, "alternatives", question.alternatives)
     return make_key("answer", VERSION, config.model, config.revision, *content, *sampling)
+
+
+def _probability_fields(question: Question) -> dict[str, Any]:
+    """Return the fields by which a server gives the probabilities of tokens."""
+    if not question.alternatives:
+        return {}
+    return {"logprobs": True, "top_logprobs": question.alternatives}
 
 
 def _temperature(question: Question, config: ChatConfig) -> float:

@@ -48,7 +48,8 @@ HINTS = {
     "noun_pairs": "fewer nouns (noun_pairs.levels), or --set pairing=similarity",
     "pairs": "without --exclude",
     "differences": (
-        "weaker checks (controls, grounding, judging), or more candidates (differences.candidates)"
+        "weaker checks (controls, grounding, confirming, judging), or more candidates "
+        "(differences.candidates)"
     ),
     "preferences": "--set rejections.fallback=none, or --set rejections.enabled=false",
 }

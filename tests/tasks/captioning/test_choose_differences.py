@@ -15,8 +15,8 @@ from tests.fixtures.graphs import pair_row
 from tests.fixtures.rows import row_of
 
 PAIR = pair_row("a", "b")
-TABLE_OF = {"swapped": "controlled", "same": "controlled", "grounded": "grounded"}
-SCORES = {"swapped": 0.5, "same": 1.0, "grounded": 0.1, "judged": 4.0}
+TABLE_OF = {"swapped": "controlled", "same": "controlled"}
+SCORES = {"swapped": 0.5, "same": 1.0, "grounded": 0.1, "confirmed": 0.9, "judged": 4.0}
 
 
 def written(key, *, attempts=1, pair=PAIR):
@@ -38,7 +38,7 @@ def checks_of(row, why=None, **scores):
 def choose(described, outcomes):
     tables = {name: {} for name in TABLES}
     for row in outcomes:
-        table = tables[TABLE_OF.get(row.check, "judged")]
+        table = tables[TABLE_OF.get(row.check, row.check)]
         table[row.subject] = (*table.get(row.subject, ()), row)
     by_pair = {PAIR.key: tuple(described)}
     (row,) = choose_differences([PAIR], DifferencesConfig(), described=by_pair, **tables)
@@ -54,13 +54,14 @@ def test_what_passed_is_taken_under_its_own_key_with_its_scores() -> None:
 
 BETTER = [
     ("z", 9, {"judged": 5.0, "grounded": 0.0, "swapped": 0.1}),
-    ("y", 9, {"judged": 4.0, "grounded": 0.3, "swapped": 0.1}),
-    ("x", 9, {"judged": 4.0, "grounded": 0.2, "swapped": 0.9}),
-    ("w", 1, {"judged": 4.0, "grounded": 0.2, "swapped": 0.4}),
-    ("a", 2, {"judged": 4.0, "grounded": 0.2, "swapped": 0.4}),
-    ("b", 2, {"judged": 4.0, "grounded": 0.2, "swapped": 0.4}),
+    ("y2", 9, {"judged": 4.0, "confirmed": 0.9, "grounded": 0.0, "swapped": 0.1}),
+    ("y", 9, {"judged": 4.0, "confirmed": 0.8, "grounded": 0.3, "swapped": 0.1}),
+    ("x", 9, {"judged": 4.0, "confirmed": 0.8, "grounded": 0.2, "swapped": 0.9}),
+    ("w", 1, {"judged": 4.0, "confirmed": 0.8, "grounded": 0.2, "swapped": 0.4}),
+    ("a", 2, {"judged": 4.0, "confirmed": 0.8, "grounded": 0.2, "swapped": 0.4}),
+    ("b", 2, {"judged": 4.0, "confirmed": 0.8, "grounded": 0.2, "swapped": 0.4}),
 ]
-"""From best to worst, by the judge, the grounding, the swapped pair, the attempts and the key."""
+"""From best to worst, by the judge, the statements, the grounding, the swapped pair, the attempts and the key."""
 
 
 @pytest.mark.parametrize("number", range(len(BETTER)))

@@ -1,0 +1,74 @@
+"""Split half of a description into statements about its image (ours).
+
+Noun phrases of the scene grammar become claims, each worded as a sentence. Another half without a
+conjunction is one statement; a longer one is split by the served model, as for AdaViP's statements.
+"""
+
+import re
+from typing import Literal
+
+from pairwright.schemas import phrases
+from pairwright.schemas.claims import Claim
+from pairwright.tasks.scenes.read_phrases import read_phrases
+from pairwright.tasks.serving.chat import Chat
+from pairwright.tasks.serving.split_text import ask_split
+from pairwright.tasks.texts.split_sentences import read_sentences
+from pairwright.tasks.texts.words import split_by_rules
+
+JOINED = re.compile(r",|;|\b(?:and|but|with|without|while|which|that)\b", re.IGNORECASE)
+"""Words that join several statements in one half."""
+MAX_CHARACTERS = 2000  # of a half that is split; nobody writes so much about one image
+Side = Literal[0, 1]
+
+
+async def split_half(
+    half: str,
+    verb: str,
+    chat: Chat,
+    *,
+    key: str,
+    seed: int,
+    max_tokens: int,
+) -> list[str]:
+    """Return the different statements of one half; at least one.
+
+    ``verb``: the template's before the half ("shows").
+    """
+    claimed = read_statements(half)
+    if claimed:
+        return claimed
+    whole = f"The image {verb} {half}".strip()[:MAX_CHARACTERS]
+    if not JOINED.search(half):
+        return [whole]
+    answer = await ask_split(
+        chat,
+        whole,
+        key=f"{key} {half}",
+        seed=seed,
+        max_tokens=max_tokens,
+    )
+    sentences: tuple[str, ...] = ()
+    if answer is not None and answer.finish_reason != "length":
+        sentences = read_sentences(answer.text, whole)
+    return list(sentences or split_by_rules(whole) or (whole,))
+
+
+def read_statements(half: str) -> list[str]:
+    """Return the claims of a half as sentences; none: a word of it was not understood."""
+    reading = read_phrases(half, half)
+    if not reading.understood:
+        return []
+    of_first = [claim for claim in reading.claims if claim.side == 0]
+    return list(dict.fromkeys(word_claim(claim) for claim in of_first))
+
+
+def word_claim(claim: Claim) -> str:
+    """Return the claim about one image as a sentence."""
+    if claim.kind == "absent":
+        return f"There is {phrases.some(claim.selector, 0)}."
+    if claim.kind == "place":
+        return f"The image was taken {phrases.within(claim.value)}."
+    if claim.kind == "count":
+        verb = "is" if claim.count == 1 else "are"
+        return f"There {verb} exactly {phrases.some(claim.selector, claim.count)}."
+    return f"There is {phrases.some(claim.selector)}."
