@@ -57,6 +57,7 @@ from pairwright.tasks.store.gates import Verdict
 from pairwright.tasks.store.open_tables import RECORD, read_record
 
 if TYPE_CHECKING:  # each is needed by one method only, and takes 0.05 to 0.1 s to load
+    from pairwright.flows.building.audit_dataset import Audited
     from pairwright.flows.training.evaluate_model import Evaluated
     from pairwright.flows.training.iterate_rounds import Iterated
     from pairwright.flows.training.train_model import Trained
@@ -367,6 +368,24 @@ class Dataset:
             **choices,
         )
         return evaluate_model(config, watch=show_steps, opened=self.version)
+
+    def audit(self, *, pairs: int = 200, executor: OpenExecutor | None = None) -> "Audited":
+        """Measure how far to trust the texts about the photographs of this version.
+
+        Plants known changes into some of them, and holds the texts of the dataset's own writer and
+        the verdicts of its own checks against the truth. An audit that was stopped is resumed.
+
+        ``album.audit(pairs=100).worth.chosen``
+        """
+        from pairwright.flows.building.audit_dataset import prepare_audit, run_audit
+
+        return run_audit(prepare_audit(self.version, pairs), executor)
+
+    def plan_audit(self, *, pairs: int = 200, trial: int = 0) -> Plan:
+        """Return, per stage, what an audit would do. Builds only the trial."""
+        from pairwright.flows.building.audit_dataset import plan_audit, prepare_audit
+
+        return plan_audit(prepare_audit(self.version, pairs), trial=trial)
 
     def publish(self) -> Verdict:
         """Publish the current state as the newest version, whatever its profile's gates."""

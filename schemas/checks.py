@@ -22,6 +22,7 @@ EXCHANGED = "claims: a statement is true of the other image"
 SHARED = "claims: all statements are true of both images"
 NOT_SAME = "claims: the images do not show the same"
 UNANSWERED = "claims: no verdict"
+UNSURE = "claims: not sure enough"
 AGAINST = frozenset(
     {
         INVENTED,

@@ -272,6 +272,8 @@ class ConfirmingConfig(ServedSection):
     model: ModelName = "judge"
     """The model that is asked, by its name in `models`; another one than the writer knows better
     what the writer invents."""
+    min_score: Share = 0.5
+    """Minimum probability by which the least sure statement of a description holds."""
     max_statements: Annotated[int, Field(ge=1, le=32)] = 8
     """Maximum statements of each half that are asked about."""
     max_tokens: Positive = 512

@@ -48,6 +48,7 @@ OTHER_WORK = {
 """What verbs import from ``flows`` beside ``flows.dataset``, by which all work on a dataset is
 done."""
 TASKS = {
+    "audit": {"audit.write_audit"},
     "evaluate": {
         f"evaluation.{name}"
         for name in ("score_captions", "read_captions", "measured", "benchmark_list")

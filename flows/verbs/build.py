@@ -143,10 +143,11 @@ def plan(
     if as_json:
         options.print_json(planned.as_json())
     else:
-        _print_plan(planned)
+        print_plan(planned)
 
 
-def _print_plan(plan: "Plan") -> None:
+def print_plan(plan: "Plan") -> None:
+    """Print what a build would do, as a table of its stages."""
     url = plan.version.folder.url
     new = "" if plan.is_new else f", {plan.new_items:,} of them new to {url}"
     print(f"{plan.version.profile.source} lists {plan.items:,} items{new}.")

@@ -36,7 +36,8 @@ from pairwright.tasks.store.stage import Stage
 
 STATEMENT = "confirm_statement"
 SAME = "confirm_same"
-UNSURE = 0.5
+UNKNOWN = 0.5
+"""Probability of what was not asked."""
 
 
 @dataclass(slots=True)
@@ -69,11 +70,12 @@ async def confirm_differences(
         return await _confirm_same(row, chat, files, config)
     statements = await _split_description(row, chat, config)
     why = await _ask_about(statements, row, chat, files, config)
+    score = _score(statements)
     return check_text(
         row,
         "confirmed",
-        score=_score(statements),
-        why=why,
+        score=score,
+        why=why or _bound(score, config),
         answers=_answers(statements),
         text=_describe(statements),
     )
@@ -97,7 +99,7 @@ async def _confirm_same(
         row,
         "confirmed",
         score=verdict.probability,
-        why="" if verdict.is_true else checks.NOT_SAME,
+        why=_bound(verdict.probability, config) if verdict.is_true else checks.NOT_SAME,
         answers=verdict.answers,
     )
 
@@ -161,8 +163,15 @@ def _score(statements: Sequence[Statement]) -> float:
     """Return the least probability by which the description holds."""
     own = [statement.own.probability for statement in statements if statement.own]
     others = [statement.other.probability for statement in statements if statement.other]
-    telling = 1 - min(others) if others else UNSURE
+    telling = 1 - min(others) if others else UNKNOWN
     return round(min([*own, telling]), 6)
+
+
+def _bound(score: float, config: ConfirmingConfig) -> str:
+    """Return why a score is below the bound; empty: it is not."""
+    if score >= config.min_score:
+        return ""
+    return f"{checks.UNSURE} (confirming.min_score={config.min_score:g})"
 
 
 def _answers(statements: Sequence[Statement]) -> list[Answer]:

@@ -3,8 +3,8 @@
 Each answer is evidence: the odds of yes against no among the first tokens, where the server gives
 their probabilities, else the answer's first word. A single answer counts at most ``MAX_ODDS`` to 1,
 since models are often surer than they are right. The question is asked again in other words until
-the product of the odds reaches ``SURE_ODDS``, or no wording is left. Half of the wordings ask for the
-opposite, so that a model that likes to agree confirms nothing by that.
+the product of the odds reaches ``SURE_ODDS``, or no wording is left. Half of the wordings ask for
+the opposite, so that a model that likes to agree confirms nothing by that.
 """
 
 import math

@@ -35,6 +35,7 @@ from pairwright.tasks.sources.reader import Reader, ReadResult
 PLANTED_VERSION = 1
 UNDONE = {"addition": "disappearance", "disappearance": "addition"}
 NO_ROOM = "no room for things"
+NO_IMAGES = "nothing was planted"
 
 
 def list_items(config: SourceConfig, limit: int | None = None) -> Iterator[ItemRow]:
@@ -54,7 +55,7 @@ def list_items(config: SourceConfig, limit: int | None = None) -> Iterator[ItemR
 
 
 def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[ReadResult]:
-    """Yield the planted photographs of each listed file and their pairs, or why there are none."""
+    """Yield the planted photographs of each listed file, or why there are none."""
     for item in items:
         for row in folder.read_items([item], config):
             if isinstance(row, ImageRow):
@@ -95,8 +96,16 @@ def _plant(item: ItemRow, photograph: ImageRow, config: PlantedConfig) -> Iterat
         )
         images.append(image)
     yield from images
-    for second in images[1:]:
-        yield _pair(item, images[0], second)
+
+
+def pair_up(item: ItemRow, images: Sequence[ImageRow]) -> Iterator[PairRow | Dropped]:
+    """Yield the pairs of an item: the first photograph with each other."""
+    if not images:
+        yield Dropped(source_key=item.key, reason=NO_IMAGES, detail=item.name)
+        return
+    first, *others = sorted(images, key=lambda image: image.name)
+    for second in others:
+        yield _pair(item, first, second)
 
 
 def _pair(item: ItemRow, first: ImageRow, second: ImageRow) -> PairRow:
@@ -147,6 +156,7 @@ READER = Reader(
     details=__doc__ or "",
     list_items=list_items,
     read_items=read_items,
+    pair_up=pair_up,
     brings=(PairRow,),
     rows_per_shard=4,
 )

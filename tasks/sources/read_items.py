@@ -19,6 +19,7 @@ from typing import Any
 
 from pairwright.schemas.config import RobustnessConfig, SourceConfig
 from pairwright.schemas.rows import (
+    NO_ROWS,
     ComparisonRow,
     Dropped,
     Failed,
@@ -35,7 +36,7 @@ from pairwright.tasks.images.decode import decode_rgb, encode_png
 from pairwright.tasks.models.perturb import perturb_image, replace_words
 from pairwright.tasks.sources.reader import ReadResult, SourceRow
 from pairwright.tasks.sources.readers import READERS
-from pairwright.tasks.store.stage import Stage
+from pairwright.tasks.store.stage import Stage, Uses
 
 TEXTS = (
     "captions",
@@ -168,6 +169,30 @@ def read_items(
             yield row
 
 
+def read_pairs(
+    rows: Sequence[ItemRow],
+    config: SourceConfig,
+    *,
+    images: Mapping[str, Sequence[ImageRow]] = NO_ROWS,
+) -> Iterator[ReadResult]:
+    """Yield the items' pairs, or the reason why there is none.
+
+    ``images``: the images' rows of each item, where the pairs are made from these.
+    """
+    pair_up = READERS[config.kind].pair_up
+    if pair_up is None:
+        yield from read_items(rows, config, row_type=PairRow)
+        return
+    for item in rows:
+        yield from pair_up(item, images.get(item.key, ()))
+
+
+def _pairs_up(config: SourceConfig) -> bool:
+    """Return whether pairs are made from the images' rows."""
+    reader = READERS.get(config.kind)
+    return reader is not None and reader.pair_up is not None
+
+
 def brings(config: SourceConfig, *, row_type: type[Row]) -> bool:
     """Return whether the source brings rows of a type."""
     reader = READERS.get(config.kind)  # a profile may name no source yet
@@ -194,6 +219,21 @@ def _given(name: str, writes: type[Row]) -> Stage:
     )
 
 
-PAIRS = _given("given_pairs", PairRow)
+PAIRS = replace(
+    _given("given_pairs", PairRow),
+    function=read_pairs,
+    uses=(
+        Uses(
+            table="images",
+            row=ImageRow,
+            kind="many",
+            on="key",
+            by="source_key",
+            without=("image",),
+            counts=True,
+            when=_pairs_up,
+        ),
+    ),
+)
 COMPARISONS = _given("given_comparisons", ComparisonRow)
 PREFERENCES = _given("given_preferences", PreferenceRow)

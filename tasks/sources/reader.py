@@ -50,6 +50,9 @@ class Reader:
     brings: tuple[type[Row], ...] = ()
     """Types of rows that it yields in addition to images; the stages that would make these do not
     run."""
+    pair_up: Callable[[ItemRow, Sequence[ImageRow]], Iterator[PairRow | Dropped]] | None = None
+    """Function that makes an item's pairs from its images' rows, in any order and without pixels,
+    for a source whose images are expensive to make; ``None``: ``read_items`` yields them."""
     recognises: Callable[[str], bool] = lambda _: False
     """Function that returns whether a path without a kind is one of its sources; it may read names,
     not large files."""

@@ -325,7 +325,7 @@ class Ledger:
         joins = ""
         counted = [use for use in inputs.uses if use.counts]
         for number, use in enumerate(counted):
-            used = f"({links_of(planned, use)}) m JOIN live_{use.table} u ON u.subject = m.link"
+            used = f"({links_of(planned, use)}) m JOIN live_{use.table} u ON u.{use.by} = m.link"
             keys = "string_agg(u.key, ' ' ORDER BY u.key) AS keys"
             keys_of = f"SELECT m.key AS about, {keys} FROM {used} GROUP BY ALL"
             joins += f" LEFT JOIN ({keys_of}) u{number} ON u{number}.about = l.key"
@@ -440,14 +440,15 @@ class Ledger:
             WHERE o.outcome = 'dropped' AND o.reason = '{DUPLICATE}' AND r.status = 'ok'
             GROUP BY p.name, r.source_key ORDER BY 1, 2""")
 
-    def index(self, table: str, *, only_in: str = "") -> pa.RecordBatchReader:
+    def index(self, table: str, *, only_in: str = "", by: str = "subject") -> pa.RecordBatchReader:
         """Return ``subject`` (16 bytes, sorted), ``part`` and ``row`` of each live row of a table.
 
         With ``only_in``, only of rows that share their subject with a live row of that table.
+        ``by``: the column that is read as the subject.
         """
         chosen = f"WHERE subject IN (SELECT subject FROM live_{only_in})" if only_in else ""
         return self._database.sql(
-            f"SELECT unhex(subject) AS subject, part, row FROM live_{table} {chosen} "
+            f"SELECT unhex({by}) AS subject, part, row FROM live_{table} {chosen} "
             "ORDER BY subject, key"
         ).to_arrow_reader(BATCH_ROWS)
 

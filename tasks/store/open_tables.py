@@ -323,7 +323,7 @@ class Build:
         """Write the indexes that a stage uses; return argument, index and table folder of each."""
         indexes: list[tuple[str, str, str]] = []
         for use in planned.inputs.uses:
-            index = self.write_index(use.table, only_in=use.only_in)
+            index = self.write_index(use.table, only_in=use.only_in, by=use.by)
             indexes.append((use.argument, index, self._folder_of(use.table)))
         return tuple(indexes)
 
@@ -361,16 +361,16 @@ class Build:
         self._work = self._work or self._stack.enter_context(in_use(self.folder))
         return self._work
 
-    def write_index(self, table: str, *, only_in: str = "") -> str:
+    def write_index(self, table: str, *, only_in: str = "", by: str = "subject") -> str:
         """Write the index of a resolved table's live rows, once per build; return its name.
 
-        With ``only_in``, only of rows about a subject of that table.
+        With ``only_in``, only of rows about a subject of that table; ``by`` as in ``Uses``.
         """
         tables = [table, only_in] if only_in else [table]
         positions = " ".join(self.ledger.hash_positions(name) for name in tables)
-        name = f"{self._workspace()}/index-{table}-{make_key(positions)[:12]}.arrow"
+        name = f"{self._workspace()}/index-{table}-{make_key(positions, by)[:12]}.arrow"
         if not self.folder.exists(name):
             names = self.ledger.part_names(table)
             with self._new_file(name) as path:
-                write_index(path, self.ledger.index(table, only_in=only_in), names)
+                write_index(path, self.ledger.index(table, only_in=only_in, by=by), names)
         return name

@@ -289,10 +289,10 @@ def _rows_about(
         index.rows_at(index.find_positions(wanted), use.row, columns), key=lambda row: row.key
     )
     if use.kind == "one":
-        return {row.subject: row for row in reversed(rows)}
+        return {getattr(row, use.by): row for row in reversed(rows)}
     grouped: dict[str, tuple[Row, ...]] = dict.fromkeys(wanted, ())
     for row in rows:
-        grouped[row.subject] += (row,)
+        grouped[getattr(row, use.by)] += (row,)
     return grouped
 
 

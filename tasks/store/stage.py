@@ -36,6 +36,9 @@ class Uses:
     on: Literal["subject", "about", "key"] = "subject"
     """Subjects of the rows that a shard needs: those of its input rows, the keys that these are
     about (``Row.about_keys``: the two images of a pair), or their keys."""
+    by: Literal["subject", "source_key"] = "subject"
+    """Column of the used rows in which these keys are looked up; ``source_key``: what was made from
+    the input rows ("the images of an item")."""
     of: str = ""
     """Earlier argument whose rows are meant instead; empty: the stage's own input rows."""
     without: tuple[str, ...] = ()
@@ -209,7 +212,11 @@ def fingerprint(
     ``prompts`` has the SHA-256 of each prompt file, ``tables`` the fingerprint of each table made
     so far.
     """
-    parts = [stage.name, str(stage.version), config.model_dump_json(exclude=_uncounted(config))]
+    parts = [
+        stage.name,
+        str(stage.version),
+        config.model_dump_json(exclude=uncounted_fields(config)),
+    ]
     parts += [f"prompt {name} {prompts[name]}" for name in sorted(inputs.prompts)]
     parts += [f"table {name} {tables[name]}" for name in sorted(inputs.input_tables - {LISTING})]
     if stage.models:
@@ -217,12 +224,12 @@ def fingerprint(
     return make_key(*parts)[:16]
 
 
-def _uncounted(config: Section) -> dict[str, Any]:
+def uncounted_fields(config: Section) -> dict[str, Any]:
     """Return the uncounted fields of a section and of sections inside it, in pydantic's form."""
     excluded: dict[str, Any] = {}
     for name, value in config:
         if isinstance(value, Section):
-            excluded[name] = _uncounted(value)
+            excluded[name] = uncounted_fields(value)
     excluded = {name: inner for name, inner in excluded.items() if inner}
     return excluded | dict.fromkeys(config.uncounted, True)
 

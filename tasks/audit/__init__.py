@@ -1,0 +1,1 @@
+"""Audits: what texts and checks are worth on planted changes, whose truth is known."""

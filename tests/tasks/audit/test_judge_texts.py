@@ -1,0 +1,88 @@
+"""Truth of free texts about planted pairs, by hand."""
+
+import pytest
+
+from pairwright.tasks.audit.judge_texts import Verdict, judge_text, use_known_words
+from tests.fixtures.descriptions import description
+from tests.fixtures.graphs import graph, thing
+
+BALL = thing("a", shape="ball", colour="red", material="metal", column="left")
+BLUE = thing("a", shape="ball", colour="blue", material="metal", column="left")
+MOVED = thing("a", shape="ball", colour="red", material="metal", column="right")
+MUG = thing("b", shape="mug", colour="yellow", material="ceramic", column="right")
+WITH_BALL = graph(BALL, MUG)
+WITHOUT_BALL = graph(MUG)
+RECOLOURED = graph(BLUE, MUG)
+SHIFTED = graph(MOVED, MUG)
+
+
+def judged(first, second, graphs, **values):
+    return judge_text(description(first, second, **values), graphs).verdict
+
+
+GONE = (WITH_BALL, WITHOUT_BALL)
+TRUE_TEXTS = [
+    ("shows a red ball", "shows no ball", GONE),
+    ("shows a red sphere beside the dog", "shows only the dog, without the sphere", GONE),
+    ("shows a crimson metallic orb on the left", "does not contain the orb", GONE),
+    ("has a red ball and a mug on the table", "has a mug on the table, the ball is gone", GONE),
+    ("shows a red ball", "shows a blue ball", (WITH_BALL, RECOLOURED)),
+    ("shows a red ball on the left", "shows a red ball on the right", (WITH_BALL, SHIFTED)),
+]
+FALSE_TEXTS = [
+    ("shows no ball", "shows a red ball", GONE),
+    ("shows a green ball", "shows no ball", GONE),
+    ("shows a red ball and a blue mug", "shows a blue mug", GONE),
+    ("shows a dog", "shows a cat", GONE),
+    ("shows several things", "shows other things", GONE),
+    ("shows a yellow mug", "shows no mug", GONE),
+    ("shows a red ball", "shows no ball", (WITH_BALL, WITH_BALL)),
+    ("is brighter", "is darker", GONE),
+]
+UNCLEAR_TEXTS = [
+    ("shows a red toy", "shows nothing there", GONE),
+    ("shows a red ball near the door", "shows a red ball near the dog", (WITH_BALL, SHIFTED)),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "graphs"), TRUE_TEXTS)
+def test_true_texts(first, second, graphs) -> None:
+    assert judged(first, second, graphs) is Verdict.TRUE
+
+
+@pytest.mark.parametrize(("first", "second", "graphs"), FALSE_TEXTS)
+def test_false_texts(first, second, graphs) -> None:
+    assert judged(first, second, graphs) is Verdict.FALSE
+
+
+@pytest.mark.parametrize(("first", "second", "graphs"), UNCLEAR_TEXTS)
+def test_unclear_texts(first, second, graphs) -> None:
+    assert judged(first, second, graphs) is Verdict.UNCLEAR
+
+
+def test_the_photograph_itself_may_change() -> None:
+    graphs = (graph(MUG, light="dim light"), graph(MUG, light="usual light"))
+    assert judged("is darker", "is brighter", graphs) is Verdict.TRUE
+    assert judged("is brighter", "is darker", graphs) is Verdict.FALSE
+    blurred = (
+        graph(MUG, viewpoint="the usual view"),
+        graph(MUG, viewpoint="soft focus"),
+    )
+    assert judged("is sharper", "is blurry", blurred) is Verdict.TRUE
+
+
+def test_no_change_is_true_of_equal_things_only() -> None:
+    unchanged = ("shows a mug", "shows the same image, unchanged")
+    assert judged(*unchanged, (WITHOUT_BALL, WITHOUT_BALL), no_change=True) is Verdict.TRUE
+    changes = [{"type": "disappearance", "object_id": "a"}]
+    without = graph(MUG, changes=changes)
+    assert judged(*unchanged, (WITH_BALL, without), no_change=True) is Verdict.FALSE
+
+
+def test_a_box_may_be_called_a_cube() -> None:
+    graphs = (graph(thing("a", shape="box", colour="red")), graph())
+    assert judged("shows a red cube", "is empty", graphs) is Verdict.TRUE
+
+
+def test_plurals_have_synonyms_too() -> None:
+    assert use_known_words("two Crimson spheres") == "two red balls"
