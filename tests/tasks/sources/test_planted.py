@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,9 @@ import skimage.data
 from PIL import Image
 
 from pairwright.schemas.config import PlantedConfig, Profile, SourceConfig
-from pairwright.schemas.rows import Dropped, ImageRow, PairRow
+from pairwright.schemas.rows import Dropped, ImageRow, ItemRow, PairRow
 from pairwright.schemas.scene import SceneGraph
-from pairwright.tasks.sources.planted import list_items, read_items, scale_down
+from pairwright.tasks.sources.planted import list_items, pair_up, read_items, scale_down
 from tests.fixtures.builds import build_here, ok_rows
 from tests.tasks.planting.check_planted import find_faults, find_pair_faults, find_text_faults
 
@@ -21,6 +22,11 @@ QUICK = PlantedConfig(max_side=320, samples_per_pixel=2)
 def source_of(folder: Path, config: PlantedConfig = QUICK) -> SourceConfig:
     source = Profile(source=f"planted:{folder}").source_config
     return source.model_copy(update={"planted": config})
+
+
+def make_item(image: ImageRow) -> ItemRow:
+    key = image.source_key
+    return ItemRow(key=key, source_key=key, subject=key, name="coffee.png", locator="{}")
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +47,23 @@ def rows(folder) -> Sequence[object]:
 
 def test_a_photograph_gives_two_that_are_paired(rows) -> None:
     first, second = (row for row in rows if isinstance(row, ImageRow))
-    [pair] = (row for row in rows if isinstance(row, PairRow))
+    item = make_item(first)
+    [pair] = pair_up(item, [replace(second, image=b""), replace(first, image=b"")])
+    assert isinstance(pair, PairRow)
+    assert pair.source_key == item.key
     assert (pair.first, pair.second) == (first.key, second.key)
     assert (first.width, first.height) == (320, 213)
     assert first.group == second.group != ""
     photograph = scale_down(skimage.data.coffee(), 320)
     assert find_faults(first, photograph) + find_faults(second, photograph) == []
     assert find_pair_faults(first, second, pair.change_types) == []
+
+
+def test_an_item_without_photographs_has_no_pairs(rows) -> None:
+    item = make_item(next(row for row in rows if isinstance(row, ImageRow)))
+    [dropped] = pair_up(item, [])
+    assert isinstance(dropped, Dropped)
+    assert dropped.reason == "nothing was planted"
 
 
 def test_what_cannot_be_planted_says_why(rows) -> None:

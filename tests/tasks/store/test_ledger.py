@@ -211,6 +211,17 @@ def test_a_row_is_owed_again_when_rows_that_count_change(tables: Tables) -> None
     assert tables.sources(other) == {key_of("a"): key_of("a")}
 
 
+def test_rows_made_from_an_input_count_by_their_source(tables: Tables) -> None:
+    use = Uses(table="words", row=CaptionRow, kind="many", on="key", by="source_key", counts=True)
+    stage = replace(WORDS, name="uses", uses=(use,))
+    tables.items("ab")
+    before = tables.sources(stage)
+    tables.part(1, word("a", "text", subject=key_of("b")))
+    after = tables.sources(stage)
+    assert after[key_of("b")] == before[key_of("b")]
+    assert after[key_of("a")] != before[key_of("a")], "it was made from a, though about b"
+
+
 def test_rows_that_only_a_second_table_leads_to_count_too(tables: Tables) -> None:
     second = replace(WORDS, name="second")
     words = Uses(table="words", row=CaptionRow, kind="many")
