@@ -261,7 +261,7 @@ def _advise(setting: str, curve: Sequence[Point]) -> str:
     best = max(strict, key=lambda point: (point.true_kept, -point.false_kept))
     if not best.true_kept:
         return ""
-    value = f"{best.threshold:.6g}"
+    value = f"{best.threshold:.4g}"
     if setting == "judging.min_rating":
         value = str(round(best.threshold))
     return (

@@ -25,8 +25,10 @@ from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import GIVEN, UNCHECKED, ImageRow
 from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.pages.charts import Proportion
-from pairwright.tasks.report.query_tables import Tables
+from pairwright.tasks.report.query_tables import CHECKS, Tables
+from pairwright.tasks.store.audits import WRITER, mark_writer, read_audit, say_worth
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.stage import Planned
 
 MOST_ROWS = 20_000  # measured preferences, the first by key
 MOST_IMAGES = 200  # measured removals, the first of the table
@@ -41,6 +43,7 @@ REJECTED = "_rejected"
 """Ending of the names of questions about rejected texts."""
 TRAIN = "train"
 UNMEASURED = "not measured"
+AUDITED = "Chosen, true by audit"
 TEXTS = (
     *("key", "subject", "component", "split", "image_keys"),
     *("chosen", "claims", "rejected", "rejected_claims", "rejected_maker", "rejected_note"),
@@ -63,20 +66,57 @@ class Finding(NamedTuple):
 def measure_health(tables: Tables, bounds: HealthConfig) -> list[Finding]:
     """Return the measurements of the preferences, judged by the profile's bounds.
 
-    Without preferences there are none.
+    Without preferences there is only the audit of served texts, without these none.
     """
     query = f"SELECT preferences FROM preferences ORDER BY key LIMIT {MOST_ROWS}"
     rows = [row for (row,) in tables.query(query, {"preferences": TEXTS})]
+    audited = list(judge_audit(tables.build.folder, tables.build.planned))
     if not rows:
-        return []
+        return audited
     both = [row for row in rows if row["rejected"]]
     return [
         *judge_wording(both, bounds),
+        *audited,
         *_judge_truth(tables, rows, both, bounds),
         *_judge_checks(tables, rows, both),
         _judge_repetition(rows, bounds),
         *_judge_changed(tables, bounds),
     ]
+
+
+def judge_audit(folder: Folder, planned: Sequence[Planned]) -> Iterator[Finding]:
+    """Yield how many of the chosen texts are true by the last audit, if a served model wrote them.
+
+    It is measured on planted changes; without an audit of the same writer and checks it is not
+    known.
+    """
+    described = next((step for step in planned if step.stage.name == WRITER), None)
+    if described is None or not getattr(described.config, "is_served", False):
+        return
+    audit = read_audit(folder)
+    if audit is None:
+        yield _unaudited("Nobody knows how many are true: pairwright audit DATASET measures it.")
+        return
+    if audit.mark != mark_writer(planned, CHECKS):
+        yield _unaudited(
+            "The last audit was of another writer or other checks: pairwright audit DATASET."
+        )
+        return
+    chosen = audit.worth["chosen"]
+    proportion = Proportion(chosen["hits"], chosen["of"])
+    yield Finding(
+        name=AUDITED,
+        value=f"{proportion.value:.0%}" if proportion.of else UNMEASURED,
+        about=f"{say_worth(audit.worth)}.",
+        good=proportion.of > 0,
+        proportion=proportion,
+    )
+
+
+def _unaudited(about: str) -> Finding:
+    return Finding(
+        name=AUDITED, value=UNMEASURED, about=about, good=False, proportion=Proportion(0, 0)
+    )
 
 
 def _judge_truth(

@@ -60,7 +60,7 @@ def read_audit(folder: Folder) -> StoredAudit | None:
 def say_worth(worth: Mapping[str, Any]) -> str:
     """Return what the chosen texts are worth, in a sentence."""
     chosen = worth["chosen"]
-    measured = f"measured on {worth['pairs']:,} planted pairs"
+    measured = f"Measured on {worth['pairs']:,} planted pairs"
     if chosen["value"] is None:
         return f"{measured}: no text passed all checks"
     low, high = chosen["interval"]

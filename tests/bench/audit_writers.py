@@ -1,4 +1,4 @@
-"""Scripted writers and a scripted judge for audits, behind an OpenAI-compatible server.
+"""Scripted writers and judges for audits, behind an OpenAI-compatible server.
 
 They know the scene graphs of the planted photographs that they are shown: an image's key is the
 hash of its bytes, which are sent as they are. Each writer is as consistent as it can be: the pair
@@ -103,12 +103,19 @@ def _fill(first: str, second: str, rng: Random) -> str:
     return fill_template(verbs, first, second)
 
 
-class ScriptedModels:
-    """A scripted writer, and a judge that answers rightly with some probability."""
+def judge_named(accuracy: float) -> str:
+    """Return the model's name of a judge that answers rightly with this probability."""
+    return f"judge {accuracy:g}"
 
-    def __init__(self, writer: Writer, *, accuracy: float, dataset: Path) -> None:
-        self.writer = writer
-        self.accuracy = accuracy
+
+class ScriptedModels:
+    """Scripted writers and judges: a model's name says which of them answers.
+
+    A writer's name is a key of ``WRITERS``; it judges as rightly as ``judge_named(1.0)``.
+    """
+
+    def __init__(self, dataset: Path) -> None:
+        """Answer about the images of a dataset, which may still be built."""
         self.dataset = dataset
         self._graphs: dict[str, SceneGraph] = {}
 
@@ -119,15 +126,16 @@ class ScriptedModels:
         if asked.text.startswith("Here is a description"):
             return _split(asked.text)
         if len(asked.images) == 2:
-            return self._describe(asked.images[0], asked.images[1])
+            return self._describe(asked, WRITERS[asked.body["model"]])
         return CAPTION
 
-    def _describe(self, first: bytes, second: bytes) -> str:
+    def _describe(self, asked: Asked, writer: Writer) -> str:
+        first, second = asked.images
         if first == second:
             return NONE
         ordered = sorted((first, second), key=make_key)
         graphs = (self._graph(ordered[0]), self._graph(ordered[1]))
-        text = self.writer(graphs, Random(make_key(*ordered)))
+        text = writer(graphs, Random(make_key(*ordered)))
         if ordered[0] == first or text == NONE:
             return text
         return _turn_round(text)
@@ -136,8 +144,10 @@ class ScriptedModels:
         """Answer rightly with the probability of the judge's accuracy."""
         denies = DENYING.search(_question(asked.text)) is not None
         truth = self._is_true(asked) != denies
+        _, _, share = asked.body["model"].partition("judge ")
+        accuracy = float(share or 1.0)
         lot = Random(make_key(asked.text, *asked.images)).random()
-        if lot >= self.accuracy:
+        if lot >= accuracy:
             truth = not truth
         return "yes" if truth else "no"
 

@@ -13,7 +13,7 @@ import pairwright as pw
 from pairwright.flows.building.audit_dataset import Audited
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.audits import read_audit
-from tests.bench.audit_writers import WRITERS, ScriptedModels
+from tests.bench.audit_writers import ScriptedModels
 from tests.fixtures.chat_server import ChatServer, chat_server
 from tests.fixtures.command import run
 
@@ -41,9 +41,8 @@ def mixed_up(tmp_path_factory) -> Iterator[AuditedAlbum]:
     photographs.mkdir()
     for name in ("coffee", "astronaut"):
         Image.fromarray(getattr(skimage.data, name)()).save(photographs / f"{name}.png")
-    writer = WRITERS["mixes up first and second"]
-    models = ScriptedModels(writer, accuracy=1.0, dataset=folder / "album" / "audit")
-    with chat_server(models.answer) as server:
+    models = ScriptedModels(folder / "album" / "audit")
+    with chat_server(models.answer, models=("mixes up first and second",)) as server:
         settings = [*SETTINGS, f"models.chat.endpoint={server.url}"]
         out = folder / "album"
         album = pw.build(str(photographs), out=str(out), settings=settings, until="sources")

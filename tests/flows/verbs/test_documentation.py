@@ -47,6 +47,7 @@ NOT_HERE = {
     r"phase1|phase2": "test_two_phases.py",
     r"torchrun|accelerate launch": "test_train_launched.py, test_train_sharded.py",
     r"pairwright iterate": "test_iterate_rounds.py",
+    r"pairwright audit": "test_audit_dataset.py",
     r"--size paper": "test_train_namc_paper.py",
     r"--push-to-hub": "the Hub: test_push_to_hub.py",
     r"img2dataset": "another project's program; what it writes is read",
@@ -77,7 +78,7 @@ def stands_for(weights, url):
         f"embedding.clip.checkpoint={clip}",
         f"embedding.dinov2.model={write_dinov2_folder(weights / 'dinov2')}",
     ]
-    off = ("rejections", "controls", "grounding", "judging")
+    off = ("rejections", "controls", "grounding", "confirming", "judging")
     laptop = " ".join(words_of([*own, *(f"{section}.enabled=false" for section in off)]))
     one = "--set run.workers=1 --set models.chat.model=tiny"
     model = write_qwen2_vl(weights / "model")

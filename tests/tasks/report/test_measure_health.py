@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pairwright.flows.pipeline.load_profile import load_profile
+from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.schemas.bounds import HealthConfig
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
 from pairwright.schemas.rows import Negative
@@ -15,11 +17,14 @@ from pairwright.tasks.pages.charts import Proportion
 from pairwright.tasks.report.measure_health import (
     FOLDS,
     LEAST_ROWS,
+    judge_audit,
     judge_wording,
     measure_health,
     predict_chosen,
 )
-from pairwright.tasks.report.query_tables import Tables
+from pairwright.tasks.report.query_tables import CHECKS, Tables
+from pairwright.tasks.store.audits import mark_writer, write_audit
+from pairwright.tasks.store.files import Folder
 from tests.tasks.report.handmade import LINE, Handmade, build_handmade, encode
 from tests.tasks.report.handmade_served import LINE_SERVED
 
@@ -193,3 +198,30 @@ def test_the_changed_share_of_a_rejected_image_is_that_of_its_pixels(tmp_path, s
 def test_without_preferences_there_is_no_health(tmp_path, small):
     with build_handmade(tmp_path / "dataset", small, until="pairs") as (build, _):
         assert measure_health(Tables(build), HealthConfig()) == []
+
+
+CHOSEN = {"hits": 45, "of": 50, "value": 0.9, "interval": [0.786, 0.957]}
+
+
+def audited(folder, *settings):
+    """Return the finding of an audit, for a dataset whose texts a served model writes."""
+    profile = load_profile("laptop", list(settings))
+    planned = Pipeline(profile, "differences").plan()
+    return list(judge_audit(folder, planned)), planned
+
+
+def test_the_share_of_true_texts_is_that_of_the_audit(tmp_path):
+    folder = Folder(str(tmp_path))
+    [missing], planned = audited(folder)
+    assert (missing.value, missing.good) == ("not measured", False)
+    write_audit(folder, {"pairs": 60, "chosen": CHOSEN}, mark=mark_writer(planned, CHECKS))
+    [finding], _ = audited(folder)
+    assert (finding.value, finding.good) == ("90%", True)
+    assert "60 planted pairs" in finding.about
+    [other], _ = audited(folder, "controls.enabled=false")
+    assert (other.value, other.good) == ("not measured", False), "the checks are others"
+
+
+def test_texts_of_scene_graphs_need_no_audit(tmp_path):
+    planned = Pipeline(load_profile("scenes", []), "differences").plan()
+    assert list(judge_audit(Folder(str(tmp_path)), planned)) == []
