@@ -14,6 +14,7 @@ from pairwright.tasks.captioning import (
     describe_images,
     ground_differences,
     judge_differences,
+    locate_differences,
 )
 from pairwright.tasks.mining import (
     admit_images,
@@ -69,6 +70,7 @@ STAGES: tuple[Stage, ...] = (
     describe_differences.STAGE,  # described
     control_differences.STAGE,  # controlled
     ground_differences.STAGE,  # grounded
+    locate_differences.STAGE,  # regions
     judge_differences.STAGE,  # judged
     choose_differences.STAGE,  # differences
     compare_pairs.STAGE,  # comparisons

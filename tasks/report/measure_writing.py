@@ -28,6 +28,7 @@ MEANINGS = {
     "swapped": "The pair in the other order must give the description the other way round.",
     "same": "One of the images, shown twice, must give no difference.",
     "grounded": "Each half must fit its own image better than the other one.",
+    "regions": "Something that it names must lie where the two images, aligned, differ.",
     "judged": "A model rates the description: 0 is wrong, 5 is right in every word.",
 }
 
