@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import Any
 
 from pairwright.schemas import checks
-from pairwright.schemas.config import NounsConfig, RegionsConfig
+from pairwright.schemas.config import FILLERS, NounsConfig, RegionsConfig
 from pairwright.schemas.phrases import SIZES
 from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, ImageRow, Images, Pairs, Tag
 from pairwright.schemas.scene import SceneGraph
@@ -95,8 +95,13 @@ def name_things(rows: Sequence[DifferenceRow], config: NounsConfig) -> list[tupl
         halves += [QUOTED.sub(" ", affirmed(half)) for half in row.halves]
     names: list[Names] = []
     for phrases in find_phrases_of(halves, config):
-        names.append(tuple(phrase for phrase in phrases if names_thing(phrase)))
+        names.append(tuple(phrase for phrase in phrases if _is_thing(phrase)))
     return list(zip(names[::2], names[1::2], strict=True))
+
+
+def _is_thing(phrase: str) -> bool:
+    """Return whether a noun phrase names a thing, not a part of the image ("left side")."""
+    return names_thing(phrase) and phrase.rpartition(" ")[2] not in FILLERS
 
 
 def _look_at_pair(

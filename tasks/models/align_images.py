@@ -52,6 +52,8 @@ MAX_DISTANCE = 16.0
 all distances, at most ``MAX_DISTANCE``."""
 GRID = 24
 """Points per side at which a box is compared."""
+CLIPPED = 254
+"""Level from which a channel may have been brighter."""
 LIGHT_SHIFT = 2.0
 """Median difference in lightness at which lightness counts half: shadows move with the light."""
 
@@ -216,30 +218,33 @@ def _equalise_light(first: RGB, second: RGB, overlap: Bits) -> tuple[Floats, Flo
     Each channel is fitted to that of the brighter image, where white places have lost levels.
     """
     ours, theirs = first.astype(np.float32), second.astype(np.float32)
-    is_brighter = ours[overlap].mean(axis=0) > theirs[overlap].mean(axis=0)
-    fitted_ours = _fit_light(ours, theirs, overlap)
-    fitted_theirs = _fit_light(theirs, ours, overlap)
-    return np.where(is_brighter, ours, fitted_ours), np.where(is_brighter, fitted_theirs, theirs)
+    for channel in range(3):
+        mine, other = ours[..., channel], theirs[..., channel]
+        if mine[overlap].mean() > other[overlap].mean():
+            theirs[..., channel] = _fit_light(other, mine, overlap)
+        else:
+            ours[..., channel] = _fit_light(mine, other, overlap)
+    return ours, theirs
 
 
-def _fit_light(image: Floats, target: Floats, overlap: Bits) -> Floats:
-    """Return an image in the light of another one: a colour matrix and a quadratic surface.
+def _fit_light(channel: Floats, target: Floats, overlap: Bits) -> Floats:
+    """Return a channel in the light of another image's: a gain and a quadratic surface.
 
     Fitted by least squares to every fifth pixel, five times, with less weight on what differs.
     """
     height, width = overlap.shape
     y, x = np.mgrid[:height, :width].astype(np.float32)
     x, y = x / width, y / height
-    surface = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=-1)
-    terms = np.concatenate([image, 255 * surface], axis=-1)
-    known = terms[overlap][::5]
-    goal = target[overlap][::5]
-    weights = np.ones((len(known), 1), np.float32)
-    solution = np.zeros((terms.shape[-1], 3), np.float32)
+    terms = np.stack([channel / 255, np.ones_like(x), x, y, x * x, y * y, x * y], axis=-1)
+    usable = overlap & (target < CLIPPED)
+    known = terms[usable][::5]
+    goal = target[usable][::5]
+    weights = np.ones_like(goal)
+    solution = np.zeros(terms.shape[-1], np.float32)
     for _ in range(5):
-        solution = np.linalg.lstsq(known * weights, goal * weights, rcond=None)[0]
-        errors = np.linalg.norm(known @ solution - goal, axis=1, keepdims=True)
-        scale = max(3 * float(np.median(errors)), 5.0)
+        solution = np.linalg.lstsq(known * weights[:, None], goal * weights, rcond=None)[0]
+        errors = np.abs(known @ solution - goal)
+        scale = max(3 * float(np.median(errors)), 3.0)
         weights = 1 / (1 + (errors / scale) ** 2)
     return np.clip(terms @ solution, 0, 255).astype(np.float32)
 
