@@ -20,9 +20,10 @@ UNCHANGED = "regions: nothing that it names has changed"
 CHANGED = "regions: a place changed, against its words"
 NOT_FOUND = "regions: nothing that it names was found"
 NAMES_NOTHING = "regions: it names no thing"
+TWO_VIEWPOINTS = "regions: two viewpoints"
 NOT_ALIGNED = "regions: not aligned: "
-"""Prefix of the reason why images cannot be aligned. With it or ``NAMES_NOTHING``, the check is off
-for a description, which passes."""
+"""Prefix of the reason why images cannot be aligned. With it, ``NAMES_NOTHING`` and
+``TWO_VIEWPOINTS``, the check is off for a description, which passes."""
 LOW_RATING = "judge: low rating"
 NO_RATING = "judge: no rating"
 AGAINST = frozenset(

@@ -3,9 +3,9 @@
 Reads RGB pixels; needs OpenCV, no weights. SIFT features are matched (RootSIFT: Arandjelović and
 Zisserman, 2012; Lowe's ratio test, both ways), and a homography is fitted to the matches (MAGSAC:
 Barath et al., 2019). It must hold for many matches, spread over the image. The second image is then
-warped onto the first, and its colours are fitted to the first's by a gain and a smooth surface. A
-pixel has changed if no pixel near it in the other image looks alike: from another viewpoint, what
-stands out of the plane is displaced.
+warped onto the first, and focus and light are made equal: by a blur, and by a gain and a smooth
+surface per channel. A pixel has changed if no pixel near it in the other image looks alike: from
+another viewpoint, what stands out of the plane is displaced.
 """
 
 from dataclasses import dataclass
@@ -38,6 +38,8 @@ MAX_ERROR = 3.0
 """Maximum error of a match that agrees with the homography, in pixels of the scaled image."""
 MIN_AGREEING = 16
 MIN_AGREEING_SHARE = 0.3
+ONE_VIEWPOINT = 0.8
+"""Minimum share of the matches that agree, of two images from one viewpoint."""
 MIN_SPREAD = 0.1
 """Minimum share of the image in the hull of the agreeing matches."""
 MIN_OVERLAP = 0.5
@@ -52,6 +54,8 @@ MAX_DISTANCE = 16.0
 all distances, at most ``MAX_DISTANCE``."""
 GRID = 24
 """Points per side at which a box is compared."""
+BLURS = (0.4, 0.6, 0.8, 1.0, 1.3, 1.6, 2.0)
+"""Standard deviations, in pixels of the scaled image, at which the sharper image is blurred."""
 CLIPPED = 254
 """Level from which a channel may have been brighter."""
 LIGHT_SHIFT = 2.0
@@ -78,6 +82,14 @@ class Aligned:
     """``(h, w)``, of the first image, scaled down: what changed, or what only one image shows."""
     to_changed: tuple[Matrix, Matrix]
     """Homographies from the pixels of each image to those of ``changed``."""
+    agreement: float
+    """Share of the matching features that agree with the homography: near 1 from one viewpoint; of a
+    stereo pair 0.5."""
+
+    @property
+    def has_one_viewpoint(self) -> bool:
+        """Return whether places changed; from two viewpoints, things in front are displaced."""
+        return self.agreement >= ONE_VIEWPOINT
 
     def changed_share(self, side: int, box: Corners) -> float:
         """Return the share of a box in one image (0 or 1) that changed."""
@@ -96,9 +108,10 @@ def align_images(first: RGB, second: RGB, *, min_area: float) -> Aligned | str:
 
     ``min_area``: smaller changed places, as a share of the overlap, are left out.
     """
-    homography = find_homography(first, second)
-    if isinstance(homography, str):
-        return homography
+    fitted = find_homography(first, second)
+    if isinstance(fitted, str):
+        return fitted
+    homography, agreement = fitted
     small = scale_down(first, SIDE)
     to_small = _scaling(first, small)
     to_second = homography @ np.linalg.inv(to_small)
@@ -114,11 +127,15 @@ def align_images(first: RGB, second: RGB, *, min_area: float) -> Aligned | str:
         places=places,
         changed=changed | ~overlap,
         to_changed=(to_small, np.linalg.inv(to_second)),
+        agreement=agreement,
     )
 
 
-def find_homography(first: RGB, second: RGB) -> Matrix | str:
-    """Return the matrix from the first image's pixels to the second's, or why there is none."""
+def find_homography(first: RGB, second: RGB) -> tuple[Matrix, float] | str:
+    """Return the matrix from the first image's pixels to the second's, or why there is none.
+
+    With it the share of the matching features that agree with it.
+    """
     import cv2
 
     points, descriptors = _find_features(first)
@@ -138,7 +155,9 @@ def find_homography(first: RGB, second: RGB) -> Matrix | str:
     if len(points) < max(MIN_AGREEING, MIN_AGREEING_SHARE * len(matches)):
         return NO_MATCH
     spread = cv2.contourArea(cv2.convexHull(points)) / (first.shape[0] * first.shape[1])
-    return np.asarray(fitted, np.float64) if spread >= MIN_SPREAD else NO_MATCH
+    if spread < MIN_SPREAD:
+        return NO_MATCH
+    return np.asarray(fitted, np.float64), len(points) / len(matches)
 
 
 def _find_features(image: RGB) -> tuple[Matrix, Floats]:
@@ -190,7 +209,8 @@ def find_differing(first: RGB, second: RGB, overlap: Bits) -> Bits:
     """Return which pixels of two aligned images of equal size differ, within their overlap."""
     import cv2
 
-    ours, theirs = (_to_lab(levels) for levels in _equalise_light(first, second, overlap))
+    sharp = _equalise_focus(first.astype(np.float32), second.astype(np.float32), overlap)
+    ours, theirs = (_to_lab(levels) for levels in _equalise_light(*sharp, overlap))
     shift = float(np.median(np.abs(ours - theirs)[overlap][:, 0]))
     weights = np.array([1 / (1 + shift / LIGHT_SHIFT), 1, 1], np.float32)
     ours, theirs = ours * weights, theirs * weights
@@ -212,12 +232,35 @@ def _to_lab(image: Floats) -> Floats:
     return np.asarray(cv2.GaussianBlur(lab, (0, 0), 1.0), np.float32)
 
 
-def _equalise_light(first: RGB, second: RGB, overlap: Bits) -> tuple[Floats, Floats]:
+def _equalise_focus(first: Floats, second: Floats, overlap: Bits) -> tuple[Floats, Floats]:
+    """Return both images equally sharp: the sharper one blurred."""
+    import cv2
+
+    goal = min(_sharpness(first, overlap), _sharpness(second, overlap))
+    images: list[Floats] = []
+    for image in (first, second):
+        blurred = [image]
+        for sigma in BLURS:
+            blurred.append(np.asarray(cv2.GaussianBlur(image, (0, 0), sigma), np.float32))
+        images.append(min(blurred, key=lambda levels: abs(_sharpness(levels, overlap) - goal)))
+    return images[0], images[1]
+
+
+def _sharpness(image: Floats, overlap: Bits) -> float:
+    """Return the mean of the Laplacian, relative to the contrast: the same in any light."""
+    import cv2
+
+    grey = image.mean(axis=2)
+    edges = np.abs(cv2.Laplacian(grey, cv2.CV_32F))[overlap]
+    return float(edges.mean()) / max(float(grey[overlap].std()), 1.0)
+
+
+def _equalise_light(first: Floats, second: Floats, overlap: Bits) -> tuple[Floats, Floats]:
     """Return both images in one light.
 
     Each channel is fitted to that of the brighter image, where white places have lost levels.
     """
-    ours, theirs = first.astype(np.float32), second.astype(np.float32)
+    ours, theirs = first.copy(), second.copy()
     for channel in range(3):
         mine, other = ours[..., channel], theirs[..., channel]
         if mine[overlap].mean() > other[overlap].mean():

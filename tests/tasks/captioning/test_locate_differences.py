@@ -101,6 +101,17 @@ def test_other_places_and_names_of_no_thing_are_not_checked() -> None:
     assert (row.passed, row.is_off, row.why) == (True, True, checks.NAMES_NOTHING)
 
 
+def test_no_change_between_two_viewpoints_is_not_checked() -> None:
+    """The stereo pair's things in front are displaced, though nothing changed."""
+    left, right, _ = data.stereo_motorcycle()
+    before, after = (photograph(pixels[::2, ::2], name="view") for pixels in (left, right))
+    pair = pair_row(before.key, after.key)
+    row = description("shows one", "shows the same", subject=pair.key, no_change=True)
+    images = {before.key: before, after.key: after}
+    (outcome,) = locate_differences([row], CONFIG, pairs={pair.key: pair}, images=images)
+    assert (outcome.passed, outcome.is_off, outcome.why) == (True, True, checks.TWO_VIEWPOINTS)
+
+
 def test_a_broken_image_is_dropped() -> None:
     broken = replace(OTHER, image=b"no image")
     rows = check(("a mug", "a cube"), ("a mug", "a ball"), after=broken)
@@ -118,7 +129,9 @@ def test_halves_name_what_they_affirm_outside_quotes() -> None:
 
 def changes(*shares: float) -> Aligned:
     places = tuple(Place((0, 0, 1, 1), share) for share in shares)
-    return Aligned(places=places, changed=np.zeros((1, 1), bool), to_changed=(np.eye(3),) * 2)
+    return Aligned(
+        places=places, changed=np.zeros((1, 1), bool), to_changed=(np.eye(3),) * 2, agreement=1.0
+    )
 
 
 @pytest.mark.parametrize(
