@@ -83,12 +83,12 @@ class Aligned:
     to_changed: tuple[Matrix, Matrix]
     """Homographies from the pixels of each image to those of ``changed``."""
     agreement: float
-    """Share of the matching features that agree with the homography: near 1 from one viewpoint; of a
-    stereo pair 0.5."""
+    """Share of the matching features that agree with the homography: 0.9 or more from one viewpoint;
+    0.5 of a stereo pair."""
 
     @property
     def has_one_viewpoint(self) -> bool:
-        """Return whether places changed; from two viewpoints, things in front are displaced."""
+        """Return whether both images have one viewpoint, so that no thing is displaced."""
         return self.agreement >= ONE_VIEWPOINT
 
     def changed_share(self, side: int, box: Corners) -> float:
