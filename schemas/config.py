@@ -374,7 +374,7 @@ class RegionsConfig(Section):
     """Minimum size of a changed place, as a share of what both images show."""
     max_unchanged_area: Share = 0.004
     """Maximum size of a changed place where a description says that nothing changed."""
-    min_changed: Annotated[Share, Field(gt=0)] = 0.2
+    min_changed: Annotated[Share, Field(gt=0)] = 0.1
     """Minimum share of a named thing's box that changed."""
     detection: Annotated[DetectionConfig | None, UNSET, Filled("detection")] = None
     nouns: Annotated[NounsConfig | None, UNSET, Filled("nouns")] = None

@@ -83,7 +83,7 @@ class Aligned:
     to_changed: tuple[Matrix, Matrix]
     """Homographies from the pixels of each image to those of ``changed``."""
     agreement: float
-    """Share of the matching features that agree with the homography: 0.9 or more from one viewpoint;
+    """Share of matching features that agree with the homography: 0.9 or more from one viewpoint;
     0.5 of a stereo pair."""
 
     @property

@@ -66,7 +66,7 @@ def test_something_named_must_lie_where_the_images_differ() -> None:
     assert (right.source_key, right.description) == ("0", "0")
     assert (half.passed, half.score) == (True, 0.5)
     assert (wrong.passed, wrong.score) == (False, 0.0)
-    assert wrong.why == f"{checks.UNCHANGED} (regions.min_changed=0.2)"
+    assert wrong.why == f"{checks.UNCHANGED} (regions.min_changed=0.1)"
     assert checks.speaks_against(wrong.why)
 
 
