@@ -15,6 +15,15 @@ FIRST_UNGROUNDED = "grounding: first half fits the second image as well"
 SECOND_UNGROUNDED = "grounding: second half fits the first image as well"
 BOTH_UNGROUNDED = "grounding: both halves fit the other image as well"
 NOTHING_AFFIRMED = "grounding: no half says what is there"
+NOTHING_CHANGED = "regions: nothing changed"
+UNCHANGED = "regions: nothing that it names has changed"
+CHANGED = "regions: a place changed, against its words"
+NOT_FOUND = "regions: nothing that it names was found"
+NAMES_NOTHING = "regions: it names no thing"
+TWO_VIEWPOINTS = "regions: two viewpoints"
+NOT_ALIGNED = "regions: not aligned: "
+"""Prefix of the reason why images cannot be aligned. With it, ``NAMES_NOTHING`` and
+``TWO_VIEWPOINTS``, the check is off for a description, which passes."""
 LOW_RATING = "judge: low rating"
 NO_RATING = "judge: no rating"
 INVENTED = "claims: a statement is true of neither image"
@@ -34,6 +43,9 @@ AGAINST = frozenset(
         FIRST_UNGROUNDED,
         SECOND_UNGROUNDED,
         BOTH_UNGROUNDED,
+        NOTHING_CHANGED,
+        UNCHANGED,
+        CHANGED,
         LOW_RATING,
     }
 )

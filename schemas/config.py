@@ -365,6 +365,29 @@ class NounPairsConfig(Section):
         return self
 
 
+class RegionsConfig(Section):
+    """Regions (ours): what a description names must lie where the two images differ."""
+
+    enabled: bool = False
+    """Whether images are aligned, and descriptions checked by what changed between them; needs
+    `detection` and `nouns`."""
+    min_area: Share = 0.0005
+    """Minimum size of a changed place, as a share of what both images show."""
+    max_unchanged_area: Share = 0.004
+    """Maximum size of a changed place where a description says that nothing changed."""
+    min_changed: Annotated[Share, Field(gt=0)] = 0.1
+    """Minimum share of a named thing's box that changed."""
+    detection: Annotated[DetectionConfig | None, UNSET, Filled("detection")] = None
+    nouns: Annotated[NounsConfig | None, UNSET, Filled("nouns")] = None
+
+    @property
+    def models(self) -> tuple[DetectionConfig, NounsConfig]:
+        """Return the settings of the detector and of the pipeline, which a build has filled in."""
+        if self.detection is None or self.nouns is None:
+            raise ValueError("no detector and no nouns were filled into RegionsConfig")
+        return self.detection, self.nouns
+
+
 class RejectedTextsConfig(Section):
     """Rejected texts by retrieval."""
 
@@ -455,6 +478,7 @@ class Profile(Section):
     differences: DifferencesConfig = DifferencesConfig()
     controls: ControlsConfig = ControlsConfig()
     grounding: GroundingConfig = GroundingConfig()
+    regions: RegionsConfig = RegionsConfig()
     confirming: ConfirmingConfig = ConfirmingConfig()
     judging: JudgingConfig = JudgingConfig()
     comparisons: ComparisonsConfig = ComparisonsConfig()

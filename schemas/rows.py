@@ -314,14 +314,19 @@ class CheckRow(Row):
     description: str
     """Key of the ``DifferenceRow`` that was checked."""
     check: str
-    """"swapped", "same", "grounded", "confirmed" or "judged"."""
+    """"swapped", "same", "grounded", "regions", "confirmed" or "judged"."""
     passed: bool
     score: float
     """Score that decided ``passed``; its meaning depends on the check, higher is better."""
     text: str = ""
     why: str = ""
-    """Reason why it failed, a short constant phrase."""
+    """Reason why it failed, or was off for this description, a short constant phrase."""
     served: tuple[Served, ...] = ()
+
+    @property
+    def is_off(self) -> bool:
+        """Return whether the check could not be made, and passes: its score means nothing."""
+        return self.passed and bool(self.why)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -141,12 +141,16 @@ def with_field(section: S, path: Sequence[str], value: object) -> S:
 def changed_fields(before: Section, after: Section, name: str) -> Iterator[tuple[str, Any]]:
     """Yield the dotted names and new values of fields that differ between two states of a section.
 
-    ``name`` is the section's own.
+    ``name`` is the section's own. A section that it was filled with has the name of its origin.
     """
     old_values = dict(_fields(before.model_dump()))
+    fields = type(before).model_fields
     for field, value in _fields(after.model_dump()):
-        if value != old_values.get(field):
-            yield f"{name}.{field}", value
+        if value == old_values.get(field):
+            continue
+        part, _, inner = field.partition(".")
+        marker = filled_by(fields[part])
+        yield (f"{marker.origin}.{inner}" if marker and inner else f"{name}.{field}"), value
 
 
 def section_within(annotation: Any) -> type[Section] | None:

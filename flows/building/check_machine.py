@@ -18,6 +18,7 @@ from pairwright.flows.building.find_models import served_models
 from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ModelError, PairwrightError
+from pairwright.tasks.captioning import locate_differences
 from pairwright.tasks.mining import find_nouns
 from pairwright.tasks.models.check_packages import (
     MachineCheck,
@@ -39,7 +40,7 @@ GB = 1e9
 MIN_MEMORY_GB = 4.0
 MIN_FREE_GB = 5.0
 SERVER_SECONDS = 3.0
-NOUNS = {find_nouns.STAGE.name, find_mentions.STAGE.name}
+NOUNS = {find_nouns.STAGE.name, find_mentions.STAGE.name, locate_differences.STAGE.name}
 # text after which the message of a missing model tells how to fetch each of its files
 FETCH = ". Fetch it with: "
 MEND_PREFECT = (

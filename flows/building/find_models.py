@@ -17,7 +17,7 @@ from pairwright.flows.pipeline.pipeline import Pipeline, with_source
 from pairwright.schemas.config import Profile, ResolvedProfile, add_findings
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.rows import make_key
-from pairwright.schemas.section import changed_fields
+from pairwright.schemas.section import Section, changed_fields
 from pairwright.schemas.writing import ChatConfig, ServedSection
 from pairwright.tasks.mining import search_neighbours
 from pairwright.tasks.models.check_packages import require_faiss
@@ -167,13 +167,24 @@ def fetch_weights(profile: Profile, until: str, *, fetch: bool) -> Fetched:
             config = stage.configure(profile)
             pins[stage.section_of(config)] = (config, stage.pin)
     for config, pin in pins.values():
-        if hasattr(config, "download"):
-            config = config.model_copy(update={"download": fetch})
+        config = _set_download(config, fetch=fetch)
         files, problem = verify_lookups(partial(pin, config), fetch=fetch)
-        fetched.files.extend(files)
+        # Two sections may need the same files.
+        fetched.files.extend(file for file in files if file not in fetched.files)
         if problem:
             fetched.problems.append(problem)
     return fetched
+
+
+def _set_download(config: Section, *, fetch: bool) -> Section:
+    """Return a section where weights may be fetched or not, with the sections inside it."""
+    values: dict[str, Any] = {}
+    for name, value in config:
+        if name == "download":
+            values[name] = fetch
+        elif isinstance(value, Section):
+            values[name] = _set_download(value, fetch=fetch)
+    return config.model_copy(update=values)
 
 
 def fetch_served(profile: Profile, until: str, fetched: Fetched, *, fetch: bool) -> None:

@@ -15,6 +15,7 @@ from pairwright.tasks.captioning import (
     describe_images,
     ground_differences,
     judge_differences,
+    locate_differences,
 )
 from pairwright.tasks.mining import (
     admit_images,
@@ -70,6 +71,7 @@ STAGES: tuple[Stage, ...] = (
     describe_differences.STAGE,  # described
     control_differences.STAGE,  # controlled
     ground_differences.STAGE,  # grounded
+    locate_differences.STAGE,  # regions
     confirm_differences.STAGE,  # confirmed
     judge_differences.STAGE,  # judged
     choose_differences.STAGE,  # differences

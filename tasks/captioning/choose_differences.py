@@ -24,8 +24,8 @@ from pairwright.schemas.rows import (
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.words import says_no_change
 
-TABLES = ("controlled", "grounded", "confirmed", "judged")
-RANKS = ("judged", "confirmed", "grounded", "swapped")
+TABLES = ("controlled", "grounded", "regions", "confirmed", "judged")
+RANKS = ("judged", "confirmed", "regions", "grounded", "swapped")
 """Checks that rank descriptions by their scores, the most important first."""
 Descriptions = Mapping[str, tuple[DifferenceRow, ...]]
 Outcomes = Mapping[str, tuple[CheckRow, ...]]
@@ -136,7 +136,8 @@ def _read_outcomes(
         if not outcomes:
             failures.append(f"no outcome: {table}")
         for check in sorted(outcomes, key=lambda check: check.check):
-            scores[check.check] = check.score
+            if not check.is_off:
+                scores[check.check] = check.score
             if not check.passed:
                 failures.append(check.why)
     return CheckedDescription(row, scores, failures)

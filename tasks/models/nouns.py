@@ -9,6 +9,7 @@ import importlib.util
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ UNUSED = (
     "textcat_multilabel",
 )
 """Slow pipeline parts that affect neither parts of speech nor lemmas."""
+NOUN_TAGS = frozenset({"NOUN", "PROPN"})
+MODIFIERS = NOUN_TAGS | {"ADJ"}
 MAX_PAIRS = 1 << 20
 """Word pairs in the similarity cache."""
 PROBE = "There are two dogs on the table."
@@ -35,13 +38,42 @@ PROBE = "There are two dogs on the table."
 def find_nouns_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[str, ...]]:
     """Yield the lemmas of each text's nouns, in order."""
     tags = {"NOUN", "PROPN"} if config.proper_nouns else {"NOUN"}
+    for document in _tag_words(texts, config):
+        lemmas = [_lemma(token) for token in document if token.pos_ in tags]
+        yield tuple(lemma for lemma in lemmas if _is_word(lemma))
+
+
+def find_phrases_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[str, ...]]:
+    """Yield each text's noun phrases without repetition ("red toy car").
+
+    A noun in the singular, with the adjectives and nouns before it.
+    """
+    for document in _tag_words(texts, config):
+        phrases: dict[str, None] = {}
+        words: list[str] = []
+        for token, following in zip_longest(document, document[1:]):
+            if token.pos_ not in MODIFIERS:
+                words = []
+                continue
+            if token.pos_ == "ADJ" or (following is not None and following.pos_ in NOUN_TAGS):
+                words.append(token.lower_)
+                continue
+            lemma = _lemma(token)
+            if _is_word(lemma):
+                phrases[" ".join([*words, lemma])] = None
+            words = []
+        yield tuple(phrases)
+
+
+def _tag_words(texts: Iterable[str], config: NounsConfig) -> Iterator[Any]:
+    """Yield the texts as documents of the pipeline."""
     pipeline = _load_pipeline(pin_model(config).model)
     with pipeline.memory_zone():  # else the vocabulary grows without end
-        for document in pipeline.pipe(texts, batch_size=1):
-            tokens = [token for token in document if token.pos_ in tags]
-            nouns = [token.lemma_ or token.lower_ for token in tokens]
-            lemmas = [noun.strip().casefold() for noun in nouns]
-            yield tuple(lemma for lemma in lemmas if _is_word(lemma))
+        yield from pipeline.pipe(texts, batch_size=1)
+
+
+def _lemma(token: Any) -> str:
+    return (token.lemma_ or token.lower_).strip().casefold()
 
 
 def _is_word(lemma: str) -> bool:

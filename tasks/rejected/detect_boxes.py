@@ -9,13 +9,12 @@ from typing import Any
 
 from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, Images, TagsRow, make_key
+from pairwright.tasks.models.detection import count_detectors, make_detector, pin_detector
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.grounding_dino import GroundingDino, pin_grounding_dino
+from pairwright.tasks.models.grounding_dino import GroundingDino
 from pairwright.tasks.models.prepare_ahead import Ready, by_image, in_groups
-from pairwright.tasks.models.scene_models import SceneDetector
 from pairwright.tasks.store.stage import Stage, Uses
 
-Detector = GroundingDino | SceneDetector
 # images per call of the detector on a GPU, enough to batch like sizes; up to 3.2 MB each
 GROUP = 256
 
@@ -45,16 +44,6 @@ def detect_boxes(
     )
 
 
-def make_detector(config: DetectionConfig) -> Detector:
-    """Return a profile's detector."""
-    return SceneDetector() if config.detector == "scene-graph" else GroundingDino(config=config)
-
-
-def count_detectors(config: DetectionConfig) -> int | None:
-    """Return how many processes load the model: one per GPU, else one per worker."""
-    return None if config.detector == "scene-graph" else count_gpus()
-
-
 def _boxes_row(row: TagsRow, boxes: Sequence[Box], image: ImageRow) -> BoxesRow | Dropped:
     if not boxes:
         names = ", ".join(tag.name for tag in row.tags)
@@ -79,12 +68,6 @@ def _name_models(config: DetectionConfig) -> tuple[str, ...]:
     return (make_detector(config).version,)
 
 
-def _pin_models(config: DetectionConfig) -> DetectionConfig:
-    if config.detector == "scene-graph":
-        return config
-    return pin_grounding_dino(config, download=config.download)
-
-
 STAGE = Stage(
     name="boxes",
     group="rejected",
@@ -94,6 +77,6 @@ STAGE = Stage(
     config=lambda profile: profile.detection,
     uses=(Uses(table="images", row=ImageRow),),
     models=_name_models,
-    pin=_pin_models,
+    pin=pin_detector,
     processes=count_detectors,
 )

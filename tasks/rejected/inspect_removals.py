@@ -35,10 +35,10 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.tasks.images.decode import RGB, RefusedImageError
+from pairwright.tasks.models.detection import Detector, count_detectors, make_detector
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import DecodedImage, Ready, in_groups
 from pairwright.tasks.models.scene_models import SceneDetector
-from pairwright.tasks.rejected.detect_boxes import Detector, count_detectors, make_detector
 from pairwright.tasks.rejected.measure_removals import RemovalCrop, cut_removal, measure_rim
 from pairwright.tasks.rejected.render_removals import choose_shard_size, measure_difference
 from pairwright.tasks.store.stage import Stage, Uses

@@ -4,21 +4,13 @@ Reads ``ImageRow``, and the nouns of the preferred texts about it (``MentionRow`
 tagger; writes one ``TagsRow`` per image. Needs what the taggers need. Of a scene's graph, the
 elements that texts need are tags (``TargetRow``); of other tags each name once, those of texts
 first, then by falling score, if it names a countable object (ours).
-
-A detector finds a box for any name. Accepted are countable objects: people, animals, food,
-vehicles, furniture, clothes, plants, buildings and their parts. Refused, by the words of
-``no_things.txt``, are places, colours, actions, ideas, materials of whole scenes (sky, sea, grass,
-floor), and parts of bodies.
 """
 
-import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from itertools import chain
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pairwright.schemas.config import TaggingConfig
 from pairwright.schemas.rows import (
@@ -37,33 +29,12 @@ from pairwright.tasks.models.prepare_ahead import DecodedImage, Ready, by_image,
 from pairwright.tasks.models.ram import RamTagger, pin_ram
 from pairwright.tasks.models.scene_models import SceneTagger
 from pairwright.tasks.store.stage import Stage, Uses
+from pairwright.tasks.texts.things import identify_words, names_thing, tidy
 
 NO_THING = "names no thing"
 EXCLUDED = "excluded by the profile"
 TOO_LONG = "too long for a name"
 MAX_CHARACTERS = 60  # most characters of a name; RAM's longest has 26
-LIST = Path(__file__).with_name("no_things.txt")
-WITH_PLURALS = {
-    "materials",
-    "stuff",
-    "places",
-    "times",
-    "weather",
-    "images",
-    "events",
-    "abstract",
-    "bodies",
-}
-"""Sections whose entries also refuse their plurals: "shorts" are no "short"."""
-
-
-class WordList(NamedTuple):
-    """Word list."""
-
-    things: frozenset[str]
-    whole: frozenset[str]
-    last: frozenset[str]  # refused also as the last word of a tag
-    nouns: frozenset[str]  # words with plurals
 
 
 def why_refused(name: str, excluded: Iterable[str] = ()) -> str:
@@ -74,85 +45,6 @@ def why_refused(name: str, excluded: Iterable[str] = ()) -> str:
     if tag in map(tidy, excluded):
         return EXCLUDED
     return "" if names_thing(tag) else NO_THING
-
-
-def tidy(name: str) -> str:
-    """Return a name in lower case with single spaces."""
-    return " ".join(name.casefold().split())
-
-
-def names_thing(tag: str) -> bool:
-    """Return whether a tidy name names an object: by the list, its last word, then its ending.
-
-    Of "a of b", a decides: "a glass of water" is a glass.
-    """
-    word_list = read_words()
-    if _forms(tag) & word_list.things:
-        return True
-    if _is_listed(tag, word_list.whole, word_list.nouns) or not any(map(str.isalpha, tag)):
-        return False
-    if " of " in tag:
-        return names_thing(tag.partition(" of ")[0])
-    last = tag.rpartition(" ")[2]
-    if _forms(last) & word_list.things:
-        return True
-    if _is_listed(last, word_list.last, word_list.nouns):
-        return False
-    is_action = last.endswith("ing") and len(last) > len("thing")
-    return not is_action
-
-
-def _is_listed(word: str, refused: frozenset[str], nouns: frozenset[str]) -> bool:
-    """Return whether a word is refused; of nouns, plurals are as well."""
-    return word in refused or bool(_forms(word) & refused & nouns)
-
-
-def _forms(word: str) -> set[str]:
-    """Return a word and its possible singulars."""
-    forms = {word}
-    if word.endswith("ies") and len(word) > len("ties"):
-        forms.add(f"{word[:-3]}y")
-    if re.search(r"(s|x|z|ch|sh)es$", word):
-        forms.add(word[:-2])
-    if word.endswith("s") and not word.endswith("ss"):
-        forms.add(word[:-1])
-    return forms
-
-
-@cache
-def read_words() -> WordList:
-    """Return the word list."""
-    things: set[str] = set()
-    whole: set[str] = set()
-    last: set[str] = set()
-    nouns: set[str] = set()
-    for section, entry in _read_entries():
-        if section == "things":
-            things.add(entry)
-            continue
-        word = entry.removeprefix("=")
-        whole.add(word)
-        if not entry.startswith("="):
-            last.add(entry)
-        if section in WITH_PLURALS:
-            nouns.add(word)
-    return WordList(frozenset(things), frozenset(whole), frozenset(last), frozenset(nouns))
-
-
-def _read_entries() -> Iterator[tuple[str, str]]:
-    """Yield the entries of the word list, each with its section."""
-    lines = LIST.read_text(encoding="utf-8").splitlines()
-    text = " ".join(line for line in lines if not line.startswith("#"))
-    for part in text.split("[")[1:]:
-        section, _, entries = part.partition("]")
-        for entry in entries.split(","):
-            if entry.strip():
-                yield section, tidy(entry)
-
-
-def identify_words() -> str:
-    """Return the identifier of this word list."""
-    return f"names {hashlib.sha256(LIST.read_bytes()).hexdigest()[:12]}"
 
 
 GROUP = 256  # images per call of a tagger on a GPU, 0.4 MB each

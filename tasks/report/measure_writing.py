@@ -28,6 +28,7 @@ MEANINGS = {
     "swapped": "The pair in the other order must give the description the other way round.",
     "same": "One of the images, shown twice, must give no difference.",
     "grounded": "Each half must fit its own image better than the other one.",
+    "regions": "Something that it names must lie where the two images, aligned, differ.",
     "confirmed": "Each statement must be true of its own image, and one false of the other.",
     "judged": "A model rates the description: 0 is wrong, 5 is right in every word.",
 }
@@ -112,6 +113,7 @@ class CheckOutcome(NamedTuple):
     rows: int
     passed: int
     why: dict[str, int]  # reasons of failures, the most frequent first
+    off: dict[str, int]  # reasons why it could not be made, of some that passed
 
     @property
     def against(self) -> int:
@@ -129,9 +131,11 @@ def measure_checks(tables: Tables, name: str) -> Iterator[CheckOutcome]:
     columns = {name: ["check", "passed", "why"]}
     query = f"""SELECT "check" AS name, count(*), count(*) FILTER (passed) FROM {name}
         GROUP BY name ORDER BY name != 'swapped', name"""
-    reason = f'SELECT why AS value FROM {name} WHERE "check" = ? AND NOT passed'
+    reason = f'SELECT why AS value FROM {name} WHERE "check" = ?'
     for check, rows, passed in tables.query(query, columns):
-        yield CheckOutcome(check, rows, passed, tables.count_values(reason, columns, [check]))
+        why = tables.count_values(f"{reason} AND NOT passed", columns, [check])
+        off = tables.count_values(f"{reason} AND passed AND why != ''", columns, [check])
+        yield CheckOutcome(check, rows, passed, why, off)
 
 
 class ServedUse(NamedTuple):
@@ -215,6 +219,8 @@ def say_writing(writing: Writing) -> Iterator[str]:
             f'The check "{check.name}" was passed by '
             f"{check.passed:,} of {check.rows:,} descriptions."
         )
+        if check.off:
+            yield f"It could not be made of {sum(check.off.values()):,} of them, which pass."
     for model in dict.fromkeys(use.model for use in writing.uses):
         uses = [use for use in writing.uses if use.model == model]
         requests = sum(use.requests for use in uses)

@@ -78,7 +78,7 @@ def stands_for(weights, url):
         f"embedding.clip.checkpoint={clip}",
         f"embedding.dinov2.model={write_dinov2_folder(weights / 'dinov2')}",
     ]
-    off = ("rejections", "controls", "grounding", "confirming", "judging")
+    off = ("rejections", "controls", "grounding", "regions", "confirming", "judging")
     laptop = " ".join(words_of([*own, *(f"{section}.enabled=false" for section in off)]))
     one = "--set run.workers=1 --set models.chat.model=tiny"
     model = write_qwen2_vl(weights / "model")

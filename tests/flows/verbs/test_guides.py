@@ -189,7 +189,10 @@ def site(tmp_path_factory):
         f"embedding.clip.checkpoint={write_clip_folder(folder / 'clip')}",
         f"embedding.dinov2.model={write_dinov2_folder(folder / 'dinov2')}",
         "run.workers=1",
-        *(f"{section}.enabled=false" for section in ("rejections", "controls", "grounding")),
+        *(
+            f"{section}.enabled=false"
+            for section in ("rejections", "controls", "grounding", "regions")
+        ),
     ]
     site.terminal.stands_for = {
         "http://127.0.0.1:8000/v1": site.chat.url,

@@ -2,13 +2,8 @@
 
 import pytest
 
-from pairwright.tasks.rejected.tag_images import (
-    MAX_CHARACTERS,
-    names_thing,
-    read_words,
-    tidy,
-    why_refused,
-)
+from pairwright.tasks.rejected.tag_images import MAX_CHARACTERS, why_refused
+from pairwright.tasks.texts.things import names_thing, read_words, tidy
 
 THINGS = """
 candy bar, glass of water, bottle of wine, person, football player, police, fly, starfish

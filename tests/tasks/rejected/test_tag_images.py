@@ -12,9 +12,9 @@ from pairwright.tasks.rejected.tag_images import (
     MAX_NAMES,
     STAGE,
     choose_tags,
-    identify_words,
     tag_images,
 )
+from pairwright.tasks.texts.things import identify_words
 from tests.fixtures.graphs import graph, image_row, thing
 from tests.fixtures.pictures import picture
 from tests.fixtures.ram_checkpoints import TAGS, write_ram
