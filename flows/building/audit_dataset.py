@@ -17,7 +17,7 @@ from pairwright.flows.building.plan_build import Plan, plan_build
 from pairwright.flows.building.run_build import Report, run_build
 from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.flows.versions.table import Table
-from pairwright.flows.versions.version import Version, open_present, open_version
+from pairwright.flows.versions.version import Version, open_present
 from pairwright.schemas.bounds import HealthConfig
 from pairwright.schemas.claims import Graphs
 from pairwright.schemas.config import (
@@ -103,7 +103,8 @@ def run_audit(audit: Audit, executor: OpenExecutor | None = None) -> Audited:
     open_one = executor or open_executor
     with open_one(request.version) as opened:
         report = run_build(request, opened)
-    worth = measure_audit(open_version(request.version.folder))
+    # The current tables: an unfinished audit publishes no version.
+    worth = measure_audit(open_present(request.version.folder))
     mark = mark_writer(request.version.planned, CHECK_TABLES)
     write_audit(audit.version.folder, worth.as_json(), mark=mark)
     page = write_audit_page(

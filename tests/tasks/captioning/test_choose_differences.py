@@ -16,7 +16,10 @@ from tests.fixtures.rows import row_of
 
 PAIR = pair_row("a", "b")
 TABLE_OF = {"swapped": "controlled", "same": "controlled"}
-SCORES = {"swapped": 0.5, "same": 1.0, "grounded": 0.1, "confirmed": 0.9, "judged": 4.0}
+SCORES = {
+    **{"swapped": 0.5, "same": 1.0, "grounded": 0.1},
+    **{"regions": 1.0, "confirmed": 0.9, "judged": 4.0},
+}
 
 
 def written(key, *, attempts=1, pair=PAIR):
@@ -61,7 +64,7 @@ BETTER = [
     ("a", 2, {"judged": 4.0, "confirmed": 0.8, "grounded": 0.2, "swapped": 0.4}),
     ("b", 2, {"judged": 4.0, "confirmed": 0.8, "grounded": 0.2, "swapped": 0.4}),
 ]
-"""From best to worst, by the judge, the statements, the grounding, the swapped pair, the attempts and the key."""
+"""From best to worst: by judge, statements, grounding, swapped pair, attempts and key."""
 
 
 @pytest.mark.parametrize("number", range(len(BETTER)))
