@@ -113,10 +113,23 @@ def _scene_of(planting: Planting) -> Scene:
 
 def _draw_thing(rng: Rng, name: str, planting: Planting, shapes: Sequence[str]) -> Thing | None:
     """Return a thing that faces the viewer or to a side, and looks like no other one."""
-    item = plan.draw_look(rng, name, _scene_of(planting), shapes=list(shapes))
-    if item is None:
-        return None
-    return turn(rng, item)
+    for _ in range(ATTEMPTS):
+        item = plan.draw_look(rng, name, _scene_of(planting), shapes=list(shapes))
+        if item is None:
+            return None
+        if shows_colour(item):
+            return turn(rng, item)
+    return None
+
+
+def shows_colour(item: Thing) -> bool:
+    """Return whether a thing's colour is seen.
+
+    Not that of an open book, which lies on it, or of a black one, whose cover mirrors the sky.
+    """
+    if item.shape != "book":
+        return True
+    return item.pose != "lying open" and item.colour != "black"
 
 
 def turn(rng: Rng, item: Thing) -> Thing:
@@ -229,7 +242,7 @@ def _exchange(
     planting: Planting, kind: ChangeType, new: Thing, before: str, after: str
 ) -> Planting | None:
     """Return the planting with a thing replaced by one of the same id, if it is distinct."""
-    if not plan.is_distinct(new, _scene_of(planting)):
+    if not plan.is_distinct(new, _scene_of(planting)) or not shows_colour(new):
         return None
     things = [new if item.id == new.id else item for item in planting.things]
     change = SceneChange(type=kind, object_id=new.id, before=before, after=after)

@@ -32,7 +32,7 @@ from pairwright.tasks.images.decode import RGB, decode_rgb, encode_png
 from pairwright.tasks.sources import folder
 from pairwright.tasks.sources.reader import Reader, ReadResult
 
-PLANTED_VERSION = 1
+PLANTED_VERSION = 2
 UNDONE = {"addition": "disappearance", "disappearance": "addition"}
 NO_ROOM = "no room for things"
 NO_IMAGES = "nothing was planted"

@@ -44,6 +44,14 @@ def test_things_look_distinct_and_have_spots_of_their_own() -> None:
         assert len({*taken, *planting.free}) == len(SPOTS)
 
 
+def test_every_colour_is_seen() -> None:
+    """An open book shows its pages, and the cover of a black one the sky."""
+    for seed in range(200):
+        for planting in changed(seed):
+            books = [item for item in planting.things if item.shape == "book"]
+            assert all(book.pose != "lying open" and book.colour != "black" for book in books)
+
+
 def test_changes_say_what_differs_and_nothing_else_does() -> None:
     kinds = Counter[str]()
     for seed in range(400):
