@@ -15,8 +15,13 @@ from tests.fixtures.graphs import pair_row
 from tests.fixtures.rows import row_of
 
 PAIR = pair_row("a", "b")
-TABLE_OF = {"swapped": "controlled", "same": "controlled", "grounded": "grounded"}
-SCORES = {"swapped": 0.5, "same": 1.0, "grounded": 0.1, "judged": 4.0}
+TABLE_OF = {
+    "swapped": "controlled",
+    "same": "controlled",
+    "grounded": "grounded",
+    "regions": "regions",
+}
+SCORES = {"swapped": 0.5, "same": 1.0, "grounded": 0.1, "regions": 1.0, "judged": 4.0}
 
 
 def written(key, *, attempts=1, pair=PAIR):
@@ -50,6 +55,16 @@ def test_what_passed_is_taken_under_its_own_key_with_its_scores() -> None:
     chosen = choose([row], checks_of(row))
     assert chosen == replace(row, source_key=PAIR.key, checks=chosen.checks)
     assert json.loads(chosen.checks) == SCORES
+
+
+def test_a_check_that_was_off_has_no_score() -> None:
+    row = written("1")
+    outcomes = [
+        replace(check, why="regions: it names no thing") if check.check == "regions" else check
+        for check in checks_of(row)
+    ]
+    chosen = choose([row], outcomes)
+    assert json.loads(chosen.checks).keys() == SCORES.keys() - {"regions"}
 
 
 BETTER = [
