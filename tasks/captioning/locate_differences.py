@@ -32,7 +32,7 @@ from pairwright.tasks.models.detection import (
     make_detector,
     pin_detector,
 )
-from pairwright.tasks.models.nouns import find_phrases_of, name_model, pin_model
+from pairwright.tasks.models.nouns import find_phrases_of, pin_model
 from pairwright.tasks.models.prepare_ahead import DecodedImage, run_ahead
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.things import identify_words, names_thing
@@ -46,7 +46,7 @@ Shares = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class NamedDescription:
     """Description of a pair with its images, and the things that each half names."""
 
     row: DifferenceRow
@@ -55,10 +55,10 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True)
-class PairView:
+class AlignedPair:
     """Descriptions of one pair, and what changed between its images, or why they do not align."""
 
-    described: Sequence[Described]
+    described: Sequence[NamedDescription]
     aligned: Aligned | str
     prepared: tuple[Any, Any]
     """Both images as the detector's input."""
@@ -70,22 +70,24 @@ def locate_differences(
     """Yield the outcome of the check for each description."""
     detection, nouns = config.models
     detector = make_detector(detection)
-    described: list[Described] = []
+    described: list[NamedDescription] = []
     for row, names in zip(rows, name_things(rows, nouns), strict=True):
         pair = pairs[row.subject]
         missing = pair_images(row.key, pair, images)
         if isinstance(missing, Dropped):
             yield missing
         else:
-            described.append(Described(row, (images[pair.first], images[pair.second]), names))
+            described.append(
+                NamedDescription(row, (images[pair.first], images[pair.second]), names)
+            )
     groups = [list(group) for _, group in groupby(described, key=lambda item: item.row.subject)]
     look = partial(_look_at_pair, detector=detector, min_area=config.min_area)
     on_gpu = bool(count_detectors(detection))
-    for view in run_ahead(look, groups, most=AHEAD) if on_gpu else map(look, groups):
-        if isinstance(view, PairView):
-            yield from _check_view(view, config, detector)
+    for result in run_ahead(look, groups, most=AHEAD) if on_gpu else map(look, groups):
+        if isinstance(result, AlignedPair):
+            yield from _check_pair(result, config, detector)
         else:
-            yield from view
+            yield from result
 
 
 def name_things(rows: Sequence[DifferenceRow], config: NounsConfig) -> list[tuple[Names, Names]]:
@@ -105,8 +107,8 @@ def _is_thing(phrase: str) -> bool:
 
 
 def _look_at_pair(
-    described: Sequence[Described], *, detector: Detector, min_area: float
-) -> PairView | list[Dropped]:
+    described: Sequence[NamedDescription], *, detector: Detector, min_area: float
+) -> AlignedPair | list[Dropped]:
     """Align the images of one pair; may run in another thread."""
     first, second = described[0].images
     try:
@@ -121,13 +123,13 @@ def _look_at_pair(
         detector.prepare(DecodedImage(pixels[0], first.graph)),
         detector.prepare(DecodedImage(pixels[1], second.graph)),
     )
-    return PairView(described, align_images(*pixels, min_area=min_area), prepared)
+    return AlignedPair(described, align_images(*pixels, min_area=min_area), prepared)
 
 
-def _check_view(view: PairView, config: RegionsConfig, detector: Detector) -> Iterator[CheckRow]:
+def _check_pair(pair: AlignedPair, config: RegionsConfig, detector: Detector) -> Iterator[CheckRow]:
     """Yield the outcome of each description of a pair."""
-    aligned = view.aligned
-    for item in view.described:
+    aligned = pair.aligned
+    for item in pair.described:
         why_off = ""
         if isinstance(aligned, str):
             why_off = f"{checks.NOT_ALIGNED}{aligned}"
@@ -143,13 +145,13 @@ def _check_view(view: PairView, config: RegionsConfig, detector: Detector) -> It
         else:
             shares: Shares = {}
             if aligned.places:
-                shares = _measure_things(item, aligned, view.prepared, detector)
+                shares = _measure_things(item, aligned, pair.prepared, detector)
             score, why = judge_things(aligned, shares, config)
         yield check_text(item.row, "regions", score=score, why=why)
 
 
 def _measure_things(
-    described: Described, aligned: Aligned, prepared: tuple[Any, Any], detector: Detector
+    described: NamedDescription, aligned: Aligned, prepared: tuple[Any, Any], detector: Detector
 ) -> Shares:
     """Return how much of each named thing changed, the most of its boxes in either image."""
     tags: list[list[Tag]] = []
@@ -206,7 +208,8 @@ def _pin_models(config: RegionsConfig) -> RegionsConfig:
 
 def _name_models(config: RegionsConfig) -> tuple[str, ...]:
     detection, nouns = config.models
-    return (make_detector(detection).version, *name_model(nouns), identify_words())
+    pipeline = nouns.revision or nouns.model  # a build has filled the revision in
+    return (make_detector(detection).version, pipeline, identify_words())
 
 
 def _count_processes(config: RegionsConfig) -> int | None:

@@ -55,6 +55,16 @@ def test_what_passed_is_taken_under_its_own_key_with_its_scores() -> None:
     assert json.loads(chosen.checks) == SCORES
 
 
+def test_a_check_that_was_off_has_no_score() -> None:
+    row = written("1")
+    outcomes = [
+        replace(check, why="regions: it names no thing") if check.check == "regions" else check
+        for check in checks_of(row)
+    ]
+    chosen = choose([row], outcomes)
+    assert json.loads(chosen.checks).keys() == SCORES.keys() - {"regions"}
+
+
 BETTER = [
     ("z", 9, {"judged": 5.0, "grounded": 0.0, "swapped": 0.1}),
     ("y2", 9, {"judged": 4.0, "confirmed": 0.9, "grounded": 0.0, "swapped": 0.1}),

@@ -7,7 +7,7 @@ import spacy
 
 from pairwright.schemas.config import NounsConfig
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.nouns import find_nouns_of, name_model, pin_model
+from pairwright.tasks.models.nouns import find_nouns_of, find_phrases_of, name_model, pin_model
 from tests.fixtures.tagger import REAL, write_tagger
 
 
@@ -37,6 +37,20 @@ def nouns(text, folder, **settings):
 )
 def test_nouns_are_lemmas_in_order(tagger, text, lemmas):
     assert nouns(text, tagger) == lemmas
+
+
+@pytest.mark.parametrize(
+    ("text", "phrases"),
+    [
+        ("two small red balls and a garden bench", ("small red ball", "garden bench")),
+        ("a red ball beside a red ball", ("red ball",)),
+        ("it is very red", ()),
+        ("", ()),
+    ],
+)
+def test_phrases_are_nouns_with_what_describes_them(text, phrases):
+    (named,) = find_phrases_of([text], config_of(REAL))
+    assert named == phrases
 
 
 def test_names_can_be_left_out(tagger):
