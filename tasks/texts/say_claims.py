@@ -5,14 +5,14 @@ prompt that asks for another kind. Rejected texts are worded alike from their ow
 kind reveals them. Needs ``prompts/answer_sentences.j2``.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from random import Random
 from typing import Literal, get_args
 
 from pairwright.prompts import load_wordings
+from pairwright.prompts.difference_prompts import UNCHANGED
 from pairwright.schemas import phrases
 from pairwright.schemas.claims import Claim
 from pairwright.schemas.phrases import SPOKEN
@@ -23,27 +23,23 @@ OF_ANY_PAIR: tuple[Kind, ...] = ("template", "sentences")
 """Kinds that do not describe one scene before and after."""
 ORDINALS = ("first", "second")
 MENTIONING = ("exists", "absent", "count")
-PLACED = ("rests_on", "column", "depth")
+POSITION = ("column", "depth")
+SINGLE = ("colour", "material", "size", "facing", "pose", "text")
+"""Attributes with wordings of their own change."""
 Phrased = Literal["place", "light", "viewpoint"]
 VIEWS: tuple[Phrased, ...] = ("light", "viewpoint")
-LIGHT = re.compile(r"(dim|bright) (\w+) light (from .+)")
 SINGULAR_VERBS = {"is_": "is", "has": "has", "was": "was"}
 PLURAL_VERBS = {"is_": "are", "has": "have", "was": "were"}
-PHOTOGRAPHS: dict[tuple[str, str], str] = {
-    ("usual light", "dim light"): "is darker",
-    ("dim light", "usual light"): "is brighter",
-    ("usual light", "bright light"): "is brighter",
-    ("bright light", "usual light"): "is darker",
-    ("usual light", "warm light"): "has warmer colours",
-    ("warm light", "usual light"): "has cooler colours",
-    ("usual light", "cool light"): "has cooler colours",
-    ("cool light", "usual light"): "has warmer colours",
-    ("the usual view", "soft focus"): "is blurred",
-    ("soft focus", "the usual view"): "is sharper",
-    ("the usual view", "a closer view"): "shows a little less of the scene",
-    ("a closer view", "the usual view"): "shows a little more of the scene",
+USUAL = {"light": "usual light", "viewpoint": "the usual view"}
+UNUSUAL = {
+    "dim light": "darker",
+    "bright light": "brighter",
+    "warm light": "warmer in colour",
+    "cool light": "cooler in colour",
+    "soft focus": "blurred",
+    "a closer view": "a little closer",
 }
-"""What the second of two photographs does, by the light or the view of both."""
+"""What a photograph is beside a usual one, by its light or view."""
 VERSUS_SHARE = 0.12  # share of changes worded as a contrast of the two images
 
 
@@ -80,6 +76,8 @@ class Teller:
         is_plural = claim.count > 1
         if definite and is_plural:
             phrase = f"the {phrases.some(claim.selector, claim.count)}"
+        elif definite and claim.kind == "count":
+            phrase = f"the only {phrases.bare(phrases.the(claim.selector))}"
         elif definite:
             phrase = phrases.the(claim.selector)
         elif is_plural or claim.kind == "count":
@@ -111,38 +109,41 @@ def say_claims(
     clauses = list(_say_changes(teller))
     if teller.place:
         return _join_clauses(clauses, kind, setting=phrases.within(teller.place))
-    if kind == "short":
-        return _sentence("; ".join(clauses))
-    if kind == "list":
-        return _number(clauses)
-    return " ".join(map(_sentence, clauses))
+    return _join_clauses(clauses, kind)
 
 
-def _join_clauses(clauses: Sequence[str], kind: Kind, *, setting: str) -> str:
-    """Return the clauses as one text that names the place of both photographs."""
-    if kind == "short":
-        return _sentence(f"{'; '.join(clauses)}, {setting}")
+def _join_clauses(clauses: Sequence[str], kind: Kind, *, setting: str = "") -> str:
+    """Return the clauses as one text; ``setting``: the place of both photographs."""
     if kind == "list":
-        return _number(clauses, f"{phrases.capital(setting)}:")
+        heading = f"{phrases.capital(setting)}:" if setting else ""
+        return _number(clauses, heading)
+    if kind == "short":
+        parts = [*clauses, setting] if setting else [*clauses]
+        has_commas = any(", " in clause for clause in clauses)
+        return _sentence(("; " if has_commas else ", ").join(parts))
     first, *others = clauses
-    return " ".join(map(_sentence, [f"{setting}, {first}", *others]))
+    if setting:
+        first = f"{setting}, {first}"
+    return " ".join(map(_sentence, [first, *others]))
 
 
 def surely_said(claims: Sequence[Claim]) -> list[Claim]:
-    """Return the claims that every kind of text makes equally strongly.
+    """Return the claims that every kind of text makes, as far as all make them.
 
     "The red lamp on the left is gone" is said of a lamp that disappeared, and also of one that only
-    moved.
+    moved: no red lamp is on the left. Of a lamp to the left of a ball, it denies nothing that a
+    claim can say.
     """
     teller = Teller(claims, Random(0))
-    weaker: list[Claim] = []
-    for first, second in zip(teller.object_claims(0), teller.object_claims(1), strict=False):
-        for present, absent in ((first, second), (second, first)):
-            if not _denies(present, absent):
-                continue
-            if present.selector != absent.selector or teller.relation(present):
-                weaker.append(absent)
-    return [claim for claim in claims if claim not in weaker]
+    said: list[Claim] = []
+    for claim in claims:
+        gone = [other for other in claims if other.side != claim.side and _denies(other, claim)]
+        if not gone:
+            said.append(claim)
+        for present in gone:
+            if not teller.relation(present):
+                said.append(claim.model_copy(update={"selector": present.selector}))
+    return list(dict.fromkeys(said))
 
 
 def _sentence(text: str) -> str:
@@ -160,17 +161,18 @@ def _number(clauses: Sequence[str], heading: str = "") -> str:
 
 def _say_image(teller: Teller, side: int) -> str:
     mentions = teller.object_claims(side)
-    present = [teller.phrase_claim(claim) for claim in mentions if claim.kind != "absent"]
+    present = [claim for claim in mentions if claim.kind != "absent"]
     missing = [teller.phrase_claim(claim) for claim in mentions if claim.kind == "absent"]
     missing_phrase = phrases.joined(missing, "or").replace("or no ", "or ")
-    parts = [phrases.joined(present), missing_phrase]
+    parts = [phrases.joined([teller.phrase_claim(claim) for claim in present]), missing_phrase]
     content = " but ".join(filter(None, parts))
     place = teller.of_kind("place").get(side)
-    is_mentioned = side == 1 and teller.place  # by the first image's sentence
-    if place and not is_mentioned:
+    if place:
         content = f"{content} {phrases.within(place)}"
     kind = "image" if present else "image_without"
-    return teller.say(kind, ordinal=ORDINALS[side], things=content)
+    is_plural = bool(present) and present[0].count > 1
+    verbs = PLURAL_VERBS if is_plural else SINGULAR_VERBS
+    return teller.say(kind, ordinal=ORDINALS[side], things=content, is_=verbs["is_"])
 
 
 def _say_changes(teller: Teller) -> Iterator[str]:
@@ -179,7 +181,7 @@ def _say_changes(teller: Teller) -> Iterator[str]:
         yield _say_change(before, after, teller)
     places = teller.of_kind("place")
     if places and not teller.place:
-        yield teller.say("places", first=places[0], second=places[1])
+        yield teller.say("places", first_place=places[0], second_place=places[1])
 
 
 def _say_change(
@@ -222,7 +224,7 @@ def _say_single(claim: Claim, teller: Teller) -> str:
 def _say_gone(claim: Claim, teller: Teller) -> str:
     values = _wording_values(claim, teller)
     carrier = claim.selector.rests_on
-    if carrier is None:
+    if carrier is None or teller.rng.random() < 0.5:
         return teller.say("gone", **values)
     # It was taken off the object that it rested on.
     support = f" {phrases.surface('rests_on', carrier)}"
@@ -237,14 +239,15 @@ def _say_numbers(
 ) -> str:
     selector = before.selector
     verbs = SINGULAR_VERBS if after.count == 1 else PLURAL_VERBS
+    first_verbs = SINGULAR_VERBS if before.count == 1 else PLURAL_VERBS
     return teller.say(
         "numbers",
-        things=phrases.noun(selector, 2) + phrases.tail(selector, 2),
-        first=phrases.spell_number(before.count),
-        second=phrases.spell_number(after.count),
+        first_count=phrases.spell_number(before.count),
+        second_count=phrases.spell_number(after.count),
         first_things=phrases.some(selector, before.count),
         second_things=phrases.some(selector, after.count),
         is_=verbs["is_"],
+        first_was=first_verbs["was"],
     )
 
 
@@ -279,70 +282,89 @@ def _say_became(
     relation = teller.relation(after)
     values = _wording_values(before, teller)
     values["new_thing"] = teller.phrase_claim(after)
-    if is_named and set(changed) <= set(PLACED):
-        positions = [phrases.surface(name, new[name]) for name in PLACED if name in changed]
+    if is_named and set(changed) <= set(POSITION):
+        positions = [phrases.surface(name, new[name]) for name in POSITION if new[name]]
         return teller.say("became_place", **values, new=" ".join(positions) + relation)
     if "shape" in changed:
         return teller.say("replaced", **values)
     name = changed[0]
-    if len(changed) > 1 or old[name] is None or new[name] is None or relation:
+    if len(changed) > 1 or not is_named or name not in SINGLE or relation:
         return teller.say("became", **values)
-    return teller.say(f"became_{name}", **values, new=phrases.surface(name, new[name]))
+    state = phrases.surface(name, new[name])
+    values["does"] = do_pose(state)
+    values["new"] = f"'{new[name]}'" if name == "text" else state
+    return teller.say(f"became_{name}", **values)
+
+
+def do_pose(pose: str) -> str:
+    """Return a pose as a verb phrase: "has its lid open", "is lying open"."""
+    if pose.startswith("with "):
+        return f"has {pose.removeprefix('with ')}"
+    return f"is {pose}"
 
 
 def _say_unchanged(teller: Teller, kind: Kind) -> str:
-    same = teller.say("unchanged")
-    statements = [same, *_say_views(teller)]
-    objects = phrases.joined([teller.phrase_claim(claim) for claim in teller.object_claims(0)])
-    setting = teller.place
-    if objects and setting:
-        setting = phrases.within(setting)
-    content = " ".join(filter(None, [objects, setting]))
-    shows = f"both images show {content}"
-    if kind == "list":
-        return _number([*statements, shows])
-    if kind == "short":
-        return _sentence(f"{', '.join(statements)}: {content}")
-    sentences = [_sentence("; ".join(statements)), _sentence(shows)]
+    if kind == "template":
+        return _say_unchanged_template(teller)
+    objects = [teller.phrase_claim(claim) for claim in teller.object_claims(0)]
+    content = " ".join(filter(None, [phrases.joined(objects), _say_setting(teller, objects)]))
+    clauses = [teller.say("unchanged"), *_say_views(teller), teller.say("both", things=content)]
     if kind == "sentences":
-        sentences.reverse()
-    return " ".join(sentences)
+        clauses.insert(0, clauses.pop())
+        return _join_clauses(clauses, "changes")
+    return _join_clauses(clauses, kind)
+
+
+def _say_unchanged_template(teller: Teller) -> str:
+    """Return the statement of no change that descriptions have; all its words can be edited."""
+    objects = [teller.phrase_claim(claim) for claim in teller.object_claims(0)]
+    content = " ".join(filter(None, [phrases.joined(objects), _say_setting(teller, objects)]))
+    statement = "; ".join([teller.say("unchanged"), *_say_views(teller)])
+    return UNCHANGED.format(first=content, second=phrases.capital(statement))
+
+
+def _say_setting(teller: Teller, objects: Sequence[str]) -> str:
+    if objects and teller.place:
+        return phrases.within(teller.place)
+    return teller.place
 
 
 def _say_views(teller: Teller) -> list[str]:
     """Return a clause about light and viewpoint, if any of them differs."""
-    differing: dict[str, tuple[str, str]] = {}
+    differing: dict[Phrased, tuple[str, str]] = {}
     for name in VIEWS:
         by_side = teller.of_kind(name)
         if len(set(by_side.values())) > 1:
             differing[name] = (by_side[0], by_side[1])
     if not differing:
         return []
-    contrasts = [PHOTOGRAPHS.get(pair) for pair in differing.values()]
-    if all(contrasts):
-        return [
-            teller.say("view_photograph", changes=phrases.joined(list(filter(None, contrasts))))
-        ]
+    unusual = _find_unusual(differing)
+    if unusual:
+        return [_say_photographs(unusual, teller)]
     values: dict[str, str] = {}
-    if "viewpoint" in differing:
-        values["first_viewpoint"], values["second_viewpoint"] = differing["viewpoint"]
-    if "light" in differing:
-        values["light"] = _contrast_lights(*differing["light"])
+    for name, (first, second) in differing.items():
+        values[f"first_{name}"] = first
+        values[f"second_{name}"] = second
     kind = "view_both" if len(differing) > 1 else f"view_{next(iter(differing))}"
     return [teller.say(kind, **values)]
 
 
-def _contrast_lights(first: str, second: str) -> str:
-    """Return how the second light differs: "is dimmer and comes from the left"."""
-    old = LIGHT.fullmatch(first)
-    new = LIGHT.fullmatch(second)
-    if not old or not new:
-        return f"differs, {first} in the first image and {second} in the second"
-    changes: list[str] = []
-    if old[1] != new[1]:
-        changes.append("is dimmer" if new[1] == "dim" else "is brighter")
-    if old[2] != new[2]:
-        changes.append(f"is {new[2]} instead of {old[2]}")
-    if old[3] != new[3]:
-        changes.append(f"comes {new[3]}")
-    return phrases.joined(changes)
+def _find_unusual(differing: Mapping[Phrased, tuple[str, str]]) -> dict[int, list[str]]:
+    """Return by side what the photograph is beside a usual one; none unless all words say so."""
+    unusual: dict[int, list[str]] = {}
+    for name, (first, second) in differing.items():
+        if first == USUAL[name] and second in UNUSUAL:
+            unusual.setdefault(1, []).append(UNUSUAL[second])
+        elif second == USUAL[name] and first in UNUSUAL:
+            unusual.setdefault(0, []).append(UNUSUAL[first])
+        else:
+            return {}
+    return unusual
+
+
+def _say_photographs(unusual: Mapping[int, list[str]], teller: Teller) -> str:
+    changes = {side: phrases.joined(names) for side, names in unusual.items()}
+    if len(changes) == 2:
+        return teller.say("view_photographs", first_changes=changes[0], second_changes=changes[1])
+    [side] = changes
+    return teller.say("view_photograph", ordinal=ORDINALS[side], changes=changes[side])

@@ -47,7 +47,7 @@ SPOKEN = {
     "facing": {
         "facing left": "left",
         "facing right": "right",
-        "facing the viewer": "front",
+        "facing the camera": "front",
         "facing away": "back",
     },
 }

@@ -36,7 +36,7 @@ MUG = Selector(shape="mug", rests_on="box", column="left")
         (MEDIUM, None, "a medium-sized red metal ball"),
         (ORANGE, None, "an orange box with its lid open"),
         (SIGN, None, "a sign in the background reading 'CAFE'"),
-        (CAR, None, "a car in the centre facing the viewer"),
+        (CAR, None, "a car in the centre facing the camera"),
         (BOX, 2, "two boxes with their lids open"),
         (BOX, 0, "no box with its lid open"),
         (ROBOT, 3, "three robots with their arms raised"),
