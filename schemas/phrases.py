@@ -55,7 +55,7 @@ def surface(attribute: str, value: str) -> str:
     if attribute == "text":
         return f"that says '{value}'"
     if attribute == "rests_on":
-        return f"on top of {with_article(value)}"
+        return f"on {with_article(value)}"
     return SURFACE.get(attribute, {}).get(value, value)
 
 

@@ -37,10 +37,12 @@ from pairwright.tasks.scenes.vocabulary import (
 from pairwright.tasks.texts.differences import Difference, read_difference
 from pairwright.tasks.texts.say_claims import (
     ORDINALS,
+    SINGLE,
     UNUSUAL,
     USUAL,
     Phrased,
     do_pose,
+    spot_of,
 )
 
 Side = Literal[0, 1]
@@ -54,13 +56,33 @@ WORDS: Mapping[str, Mapping[str, str]] = {**SPOKEN, "pose": {**POSES, **PLURAL_P
 """Words of each attribute, with the graph's value."""
 NOUNS = {**{plural: shape for shape, plural in PLURALS.items()}, **{name: name for name in PLURALS}}
 LIGHTS = {
-    Light(direction, tint, dim).phrase
-    for direction in DIRECTIONS
-    for tint in TINTS
-    for dim in (False, True)
+    USUAL["light"],
+    *(name for name in UNUSUAL if name.endswith("light")),
+    *(
+        Light(direction, tint, dim).phrase
+        for direction in DIRECTIONS
+        for tint in TINTS
+        for dim in (False, True)
+    ),
 }
-VIEWPOINTS = {view_phrase(side, height) for side in SIDES for height in HEIGHTS}
+VIEWPOINTS = {
+    USUAL["viewpoint"],
+    *(name for name in UNUSUAL if not name.endswith("light")),
+    *(view_phrase(side, height) for side in SIDES for height in HEIGHTS),
+}
 DOES = {do_pose(pose): pose for pose in POSES}
+STATES = {pose.split()[-1] for pose in POSES}
+WAYS = {words.removeprefix("facing "): value for words, value in WORDS["facing"].items()}
+SPOTS = {
+    **{spot_of(words): {"column": value} for words, value in WORDS["column"].items()},
+    **{spot_of(words): {"depth": value} for words, value in WORDS["depth"].items()},
+    **{
+        f"{spot_of(column_words)} {depth_words}": {"column": column, "depth": depth}
+        for column_words, column in WORDS["column"].items()
+        for depth_words, depth in WORDS["depth"].items()
+    },
+}
+"""Positions as places to move from and to."""
 ADJECTIVES = ("size", "colour", "material")
 DETERMINER = rf"the only|the (?:{either(COUNTS)})|an?|the|no|{either(COUNTS)}"
 
@@ -92,13 +114,16 @@ TOKENS = {
     "thing": _ungrouped(THING),
     "within": rf"(?:{either(set(PREPOSITIONS.values()))}) (?:{either(PREPOSITIONS)})",
     "place": either(PREPOSITIONS),
-    "view": either({*LIGHTS, *VIEWPOINTS, *USUAL.values(), *UNUSUAL}),
+    "light": either(LIGHTS),
+    "viewpoint": either(VIEWPOINTS),
     "does": either(DOES),
+    "spot": either(SPOTS),
+    "pose": either(POSES),
     "new": _ungrouped(NEW),
     "text": r"'\w+'",
-    "count": either(COUNTS),
+    "count": rf"(?<!first )(?<!second )(?:{either(COUNTS)})",
 }
-"""Patterns of tokens by class; where several fit, the first is taken."""
+"""Patterns of tokens by class; where several fit, the first is taken; "the first one" is none."""
 TOKEN = re.compile(
     "|".join(
         rf"(?P<{name}>(?<![\w'-])(?:{pattern})(?![\w'-]))" for name, pattern in TOKENS.items()
@@ -115,10 +140,11 @@ def _token(name: str) -> str:
 
 THINGS = rf"{_token('thing')}(?:(?:, | and | or | but ){_token('thing')})*"
 CONTENT = rf"{THINGS}(?: {_token('within')})?|{_token('place')}"
+LOOKS = rf"{_token('new')}(?:(?:, | and ){_token('new')})*"
 CHANGES = rf"(?:{either(UNUSUAL.values())})(?: and (?:{either(UNUSUAL.values())}))?"
 SLOTS: Mapping[str, str] = {
     **dict.fromkeys(
-        ("thing", "a_thing", "bare", "new_thing", "first", "second", "carrier"), _token("thing")
+        ("thing", "a_thing", "bare", "new_thing", "first", "second"), _token("thing")
     ),
     **dict.fromkeys(("first_things", "second_things"), _token("thing")),
     **dict.fromkeys(("no_things", "any_things"), THINGS),
@@ -126,11 +152,16 @@ SLOTS: Mapping[str, str] = {
     **dict.fromkeys(("first_count", "second_count"), _token("count")),
     **dict.fromkeys(("place", "first_place", "second_place"), _token("place")),
     "within_place": _token("within"),
-    **dict.fromkeys(("first_light", "second_light"), _token("view")),
-    **dict.fromkeys(("first_viewpoint", "second_viewpoint"), _token("view")),
+    **dict.fromkeys(("first_light", "second_light"), _token("light")),
+    **dict.fromkeys(("first_viewpoint", "second_viewpoint"), _token("viewpoint")),
     **dict.fromkeys(("changes", "first_changes", "second_changes"), CHANGES),
-    "new": rf"{_token('new')}|{_token('text')}",
+    **dict.fromkeys(("it", "bare_it"), _token("thing")),
+    **dict.fromkeys(("new", "old"), rf"{LOOKS}|{_token('text')}"),
+    **dict.fromkeys(("new_spot", "old_spot"), _token("spot")),
+    "old_way": either(WAYS),
+    "old_state": either(STATES),
     "does": _token("does"),
+    "with_pose": _token("pose"),
     "ordinal": either(ORDINALS),
     "is_": "is|are",
     "has": "has|have",
@@ -178,6 +209,7 @@ class UnreadError(ValueError):
 
 
 Claims = list[Claim]
+NO_LOOK: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,13 +352,6 @@ def _lose(thing: Thing, side: Side) -> Claims:
     return [*thing.claims(side), thing.denial(BOTH[1 - side])]
 
 
-def _read_taken(clause: Clause) -> Claims:
-    thing = clause.thing("thing", "bare")
-    carrier = clause.thing("carrier").selector.shape
-    selector = thing.selector.model_copy(update={"rests_on": carrier})
-    return _lose(Thing(selector, thing.determiner, thing.count, thing.beside), 0)
-
-
 def _read_numbers(clause: Clause) -> Claims:
     named = clause.thing("second_things", "first_things")
     claims: Claims = []
@@ -360,31 +385,63 @@ def _read_replaced(clause: Clause) -> Claims:
 
 
 def _read_became(clause: Clause) -> Claims:
-    """Return the claims about a thing of which one attribute, or the position, changed."""
-    before = clause.thing("thing", "bare")
+    """Return the claims about an object of which some attributes changed."""
+    before = clause.thing("thing", "bare", "it", "bare_it")
     if before.count is not None:
         raise UnreadError("one thing becomes another one")
-    new, beside = _read_new_look(clause)
-    if not new or not _are_other(new, before.selector):
+    new, beside = _read_look(clause, ("new", "new_spot", "does", "with_pose"))
+    old, _ = _read_look(clause, ("old", "old_spot", "old_way", "old_state"), new)
+    selector = before.selector.model_copy(update=old)
+    if not _are_other(new, selector) or (old and old.keys() != new.keys()):
         raise UnreadError("nothing becomes another")
-    selector = before.selector.model_copy(update=new)
-    claims = [*before.claims(0), *Thing(selector, "", None).claims(1)]
-    if beside:
-        claims.append(_relate(1, selector, beside))
-    return claims
+    claims = Thing(selector, "", None, before.beside).claims(0)
+    return [*claims, *Thing(selector.model_copy(update=new), "", None, beside).claims(1)]
 
 
-def _read_new_look(
-    clause: Clause,
-) -> tuple[Mapping[str, str], tuple[Relation, Selector] | None]:
-    if "does" in clause.blanks:
-        return {"pose": DOES[clause.look_up("does").lower()]}, None
-    words = clause.look_up("new")
+Beside = tuple[Relation, Selector]
+Look = tuple[Mapping[str, str], Beside | None]
+
+
+def _read_look(
+    clause: Clause, names: Sequence[str], new: Mapping[str, str] = NO_LOOK
+) -> Look:
+    """Return the attributes in the blanks of these names, and what the object stands beside."""
+    values: dict[str, str] = {}
+    beside: Beside | None = None
+    for name in names:
+        words = clause.blanks.get(name, "")
+        if name == "old_way" and words:
+            values["facing"] = WAYS[words]
+        elif name == "old_state" and words:
+            values["pose"] = _read_state(words, new.get("pose", ""))
+        else:
+            for index in re.findall(rf"{OPEN}\w+ (\d+){CLOSE}", words):
+                more, beside = _read_attribute_token(clause.tokens[int(index)])
+                values.update(more)
+    return values, beside
+
+
+def _read_state(word: str, pose: str) -> str:
+    """Return the pose of the same object that ends in a word."""
+    other = " ".join([*pose.split()[:-1], word])
+    if other not in POSES:
+        raise UnreadError(word)
+    return other
+
+
+def _read_attribute_token(token: str) -> Look:
+    words = token.lower()
     if words.startswith("'"):
-        return {"text": words.strip("'")}, None
-    match = NEW.fullmatch(words)
+        return {"text": token.strip("'")}, None
+    if words in DOES:
+        return {"pose": DOES[words]}, None
+    if words in POSES:
+        return {"pose": words}, None
+    if words in SPOTS:
+        return SPOTS[words], None
+    match = NEW.fullmatch(token)
     if match is None:
-        raise UnreadError(words)
+        raise UnreadError(token)
     beside = None
     if match["relation"]:
         beside = (_read_relation(match["relation"]), _read_selector(match, "other_"))
@@ -442,19 +499,17 @@ def _read_both(clause: Clause) -> Claims:
 READERS: Mapping[str, Callable[[Clause], Claims]] = {
     "image": _read_image,
     "image_without": _read_image,
+    "image_second": _read_image,
+    "image_second_without": _read_image,
     "single": _read_image,
     "gone": _read_gone,
-    "taken": _read_taken,
     "new": _read_new,
     "numbers": _read_numbers,
     "versus": _read_versus,
     "places": _read_places,
     "replaced": _read_replaced,
     "became": _read_replaced,
-    **{
-        f"became_{name}": _read_became
-        for name in ("colour", "material", "size", "facing", "pose", "text", "place")
-    },
+    **{f"became_{name}": _read_became for name in (*SINGLE, "several", "place", "place_beside")},
     "unchanged": _read_unchanged,
     "view_light": _read_views,
     "view_viewpoint": _read_views,
@@ -564,7 +619,7 @@ def _read_clause(text: str, tokens: Sequence[str]) -> Claims | None:
             continue
         clause = Clause(match.groupdict(), tokens)
         try:
-            claims = READERS[kind.removeprefix("brief_")](clause)
+            claims = READERS[kind.removeprefix("brief_").removeprefix("short_")](clause)
         except UnreadError:
             continue
         if claims not in readings:

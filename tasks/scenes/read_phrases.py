@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pairwright.schemas.claims import Claim, Selector
-from pairwright.schemas.phrases import COLUMNS, DEPTHS, FACINGS, NUMBERS, SIZES, surface
+from pairwright.schemas.phrases import COLUMNS, DEPTHS, FACINGS, NUMBERS, SIZES, surface, with_article
 from pairwright.schemas.scene import PLURALS, PREPOSITIONS
 from pairwright.tasks.scenes.vocabulary import SCENE_WORDS
 
@@ -38,7 +38,10 @@ SPOKEN: dict[str, dict[str, str]] = {
         "wood": "wooden",
         "metallic": "metal",
     },
-    "rests_on": {surface("rests_on", shape): shape for shape in PLURALS},
+    "rests_on": {
+        **{surface("rests_on", shape): shape for shape in PLURALS},
+        **{f"on top of {with_article(shape)}": shape for shape in PLURALS},
+    },
     "column": {**_invert(COLUMNS), "in the center": "centre"},
     "depth": _invert(DEPTHS),
     "facing": {**_invert(FACINGS), "facing the viewer": "front"},

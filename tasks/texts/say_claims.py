@@ -5,7 +5,7 @@ prompt that asks for another kind. Rejected texts are worded alike from their ow
 kind reveals them. Needs ``prompts/answer_sentences.j2``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from random import Random
@@ -40,7 +40,11 @@ UNUSUAL = {
     "a closer view": "a little closer",
 }
 """What a photograph is beside a usual one, by its light or view."""
-VERSUS_SHARE = 0.12  # share of changes worded as a contrast of the two images
+FRAGMENT_SHARE = 0.5  # share of short texts that are no sentences
+
+
+Style = Literal["", "brief_", "short_"]
+"""Prefix of the kinds of wordings: of other texts, and of fragments or sentences in short ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class Teller:
 
     claims: Sequence[Claim]
     rng: Random
-    style: Literal["", "brief_"] = ""
+    style: Style = ""
 
     def say(self, kind: str, **values: object) -> str:
         """Choose a wording."""
@@ -101,7 +105,10 @@ def say_claims(
     rng: Random,
 ) -> str:
     """Return a text of the kind with all claims; the template only words unchanged scenes."""
-    teller = Teller(claims, rng, "brief_" if kind == "short" else "")
+    style: Style = ""
+    if kind == "short":
+        style = "brief_" if rng.random() < FRAGMENT_SHARE else "short_"
+    teller = Teller(claims, rng, style)
     if any(claim.kind == "no_change" for claim in claims):
         return _say_unchanged(teller, kind)
     if kind == "sentences":
@@ -117,14 +124,12 @@ def _join_clauses(clauses: Sequence[str], kind: Kind, *, setting: str = "") -> s
     if kind == "list":
         heading = f"{phrases.capital(setting)}:" if setting else ""
         return _number(clauses, heading)
-    if kind == "short":
-        parts = [*clauses, setting] if setting else [*clauses]
-        has_commas = any(", " in clause for clause in clauses)
-        return _sentence(("; " if has_commas else ", ").join(parts))
-    first, *others = clauses
     if setting:
-        first = f"{setting}, {first}"
-    return " ".join(map(_sentence, [first, *others]))
+        clauses = [f"{setting}, {clauses[0]}", *clauses[1:]]
+    if kind == "short":
+        has_commas = any(", " in clause for clause in clauses)
+        return _sentence(("; " if has_commas else ", ").join(clauses))
+    return " ".join(map(_sentence, clauses))
 
 
 def surely_said(claims: Sequence[Claim]) -> list[Claim]:
@@ -169,7 +174,9 @@ def _say_image(teller: Teller, side: int) -> str:
     place = teller.of_kind("place").get(side)
     if place:
         content = f"{content} {phrases.within(place)}"
-    kind = "image" if present else "image_without"
+    kind = "image_second" if side == 1 else "image"
+    if not present:
+        kind = f"{kind}_without"
     is_plural = bool(present) and present[0].count > 1
     verbs = PLURAL_VERBS if is_plural else SINGULAR_VERBS
     return teller.say(kind, ordinal=ORDINALS[side], things=content, is_=verbs["is_"])
@@ -195,22 +202,15 @@ def _say_change(
     if after is None:
         return _say_single(before, teller)
     if _denies(before, after):
-        return _say_gone(before, teller)
+        return teller.say("gone", **_wording_values(before, teller))
     if _denies(after, before):
         return teller.say("new", **_wording_values(after, teller))
-    is_versus = teller.rng.random() < VERSUS_SHARE
     has_same_words = before.selector == after.selector
     kinds = {before.kind, after.kind}
-    if is_versus:
-        return _say_versus(before, after, teller)
     if has_same_words and kinds == {"count"}:
         return _say_numbers(before, after, teller)
     if not has_same_words and kinds == {"exists"}:
         return _say_became(before, after, teller)
-    return _say_versus(before, after, teller)
-
-
-def _say_versus(before: Claim, after: Claim, teller: Teller) -> str:
     return teller.say(
         "versus", first=teller.phrase_claim(before), second=teller.phrase_claim(after)
     )
@@ -218,18 +218,8 @@ def _say_versus(before: Claim, after: Claim, teller: Teller) -> str:
 
 def _say_single(claim: Claim, teller: Teller) -> str:
     """Word a change that has a claim about one image only."""
-    return teller.say("single", ordinal=ORDINALS[claim.side], things=teller.phrase_claim(claim))
-
-
-def _say_gone(claim: Claim, teller: Teller) -> str:
     values = _wording_values(claim, teller)
-    carrier = claim.selector.rests_on
-    if carrier is None or teller.rng.random() < 0.5:
-        return teller.say("gone", **values)
-    # It was taken off the object that it rested on.
-    support = f" {phrases.surface('rests_on', carrier)}"
-    values = {name: value.replace(support, "") for name, value in values.items()}
-    return teller.say("taken", carrier=phrases.with_article(carrier), **values)
+    return teller.say("single", ordinal=ORDINALS[claim.side], things=values["a_thing"], **values)
 
 
 def _say_numbers(
@@ -277,23 +267,82 @@ def _say_became(
 ) -> str:
     old = before.selector.model_dump()
     new = after.selector.model_dump()
-    changed = [name for name in old if old[name] != new[name]]
-    is_named = all(old[name] and new[name] for name in changed)
+    changed = {name for name in old if old[name] != new[name]}
     relation = teller.relation(after)
     values = _wording_values(before, teller)
     values["new_thing"] = teller.phrase_claim(after)
-    if is_named and set(changed) <= set(POSITION):
-        positions = [phrases.surface(name, new[name]) for name in POSITION if new[name]]
-        return teller.say("became_place", **values, new=" ".join(positions) + relation)
     if "shape" in changed:
         return teller.say("replaced", **values)
-    name = changed[0]
-    if len(changed) > 1 or not is_named or name not in SINGLE or relation:
+    is_named = all(old[name] and new[name] for name in changed)
+    is_beside = bool(relation) and changed.isdisjoint(POSITION)
+    if not is_named or is_beside or not changed <= {*SINGLE, *POSITION}:
         return teller.say("became", **values)
-    state = phrases.surface(name, new[name])
-    values["does"] = do_pose(state)
-    values["new"] = f"'{new[name]}'" if name == "text" else state
-    return teller.say(f"became_{name}", **values)
+    values["new"] = _name_attributes(after, changed) + relation
+    if changed <= set(POSITION):
+        if relation:
+            return teller.say("became_place_beside", **values)
+        return teller.say("became_place", **values | _contrast_values(before, after, teller))
+    if len(changed) > 1:
+        kind = "became" if changed & {"pose", "text"} else "became_several"
+        return teller.say(kind, **values)
+    [name] = changed
+    return teller.say(f"became_{name}", **values | _contrast_values(before, after, teller))
+
+
+def _name_attributes(claim: Claim, names: Collection[str]) -> str:
+    """Return the words of some attributes: "small and on the left in the background".
+
+    A new column is named with the depth, and a new depth with the column.
+    """
+    words: list[str] = []
+    selector = claim.selector
+    for name in SINGLE:
+        value = getattr(selector, name)
+        if name in names and value:
+            words.append(phrases.surface(name, value))
+    if not set(POSITION).isdisjoint(names):
+        values = [(name, getattr(selector, name)) for name in POSITION]
+        words.append(" ".join(phrases.surface(name, value) for name, value in values if value))
+    return phrases.joined(words)
+
+
+def _contrast_values(before: Claim, after: Claim, teller: Teller) -> dict[str, str]:
+    """Return the words for a change of one attribute or of the position.
+
+    ``it`` is the object without them: "the duck is facing away instead of left".
+    """
+    old = before.selector
+    new = after.selector
+    changed = [name for name in type(old).model_fields if getattr(old, name) != getattr(new, name)]
+    names = POSITION if changed[0] in POSITION else (changed[0],)
+    rest = old.model_copy(update=dict.fromkeys(names))
+    relation = teller.relation(before)
+    if changed[0] == "text":
+        return {
+            "it": phrases.the(rest) + relation,
+            "bare_it": phrases.bare(phrases.the(rest)) + relation,
+            "old": f"'{old.text}'",
+            "new": f"'{new.text}'",
+        }
+    old_words = _name_attributes(before, names)
+    new_words = _name_attributes(after, names)
+    return {
+        "it": phrases.the(rest) + relation,
+        "bare_it": phrases.bare(phrases.the(rest)) + relation,
+        "old": old_words,
+        "new": new_words,
+        "old_way": old_words.removeprefix("facing "),
+        "old_spot": spot_of(old_words),
+        "new_spot": spot_of(new_words),
+        "old_state": old_words.split()[-1],
+        "does": do_pose(new_words),
+        "with_pose": new_words,
+    }
+
+
+def spot_of(position: str) -> str:
+    """Return a position as a place to move from: "the left in the background"."""
+    return position.removeprefix("on ").removeprefix("in ")
 
 
 def do_pose(pose: str) -> str:
@@ -304,29 +353,25 @@ def do_pose(pose: str) -> str:
 
 
 def _say_unchanged(teller: Teller, kind: Kind) -> str:
+    content = _say_content(teller)
+    same = [teller.say("unchanged"), *_say_views(teller)]
     if kind == "template":
-        return _say_unchanged_template(teller)
-    objects = [teller.phrase_claim(claim) for claim in teller.object_claims(0)]
-    content = " ".join(filter(None, [phrases.joined(objects), _say_setting(teller, objects)]))
-    clauses = [teller.say("unchanged"), *_say_views(teller), teller.say("both", things=content)]
+        return UNCHANGED.format(first=content, second=phrases.capital("; ".join(same)))
+    mentions = teller.object_claims(0)
+    is_plural = bool(mentions) and mentions[0].count > 1
+    verbs = PLURAL_VERBS if is_plural else SINGULAR_VERBS
+    both = teller.say("both", things=content, is_=verbs["is_"])
     if kind == "sentences":
-        clauses.insert(0, clauses.pop())
-        return _join_clauses(clauses, "changes")
-    return _join_clauses(clauses, kind)
+        return _join_clauses([both, *same], kind)
+    return _join_clauses([*same, both], kind)
 
 
-def _say_unchanged_template(teller: Teller) -> str:
-    """Return the statement of no change that descriptions have; all its words can be edited."""
-    objects = [teller.phrase_claim(claim) for claim in teller.object_claims(0)]
-    content = " ".join(filter(None, [phrases.joined(objects), _say_setting(teller, objects)]))
-    statement = "; ".join([teller.say("unchanged"), *_say_views(teller)])
-    return UNCHANGED.format(first=content, second=phrases.capital(statement))
-
-
-def _say_setting(teller: Teller, objects: Sequence[str]) -> str:
+def _say_content(teller: Teller) -> str:
+    """Return the objects of both photographs and their place."""
+    objects = phrases.joined([teller.phrase_claim(claim) for claim in teller.object_claims(0)])
     if objects and teller.place:
-        return phrases.within(teller.place)
-    return teller.place
+        return f"{objects} {phrases.within(teller.place)}"
+    return objects or teller.place
 
 
 def _say_views(teller: Teller) -> list[str]:
