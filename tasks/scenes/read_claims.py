@@ -143,9 +143,7 @@ CONTENT = rf"{THINGS}(?: {_token('within')})?|{_token('place')}"
 LOOKS = rf"{_token('new')}(?:(?:, | and ){_token('new')})*"
 CHANGES = rf"(?:{either(UNUSUAL.values())})(?: and (?:{either(UNUSUAL.values())}))?"
 SLOTS: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("thing", "a_thing", "bare", "new_thing", "first", "second"), _token("thing")
-    ),
+    **dict.fromkeys(("thing", "a_thing", "bare", "new_thing", "first", "second"), _token("thing")),
     **dict.fromkeys(("first_things", "second_things"), _token("thing")),
     **dict.fromkeys(("no_things", "any_things"), THINGS),
     "things": CONTENT,
@@ -391,6 +389,8 @@ def _read_became(clause: Clause) -> Claims:
         raise UnreadError("one thing becomes another one")
     new, beside = _read_look(clause, ("new", "new_spot", "does", "with_pose"))
     old, _ = _read_look(clause, ("old", "old_spot", "old_way", "old_state"), new)
+    if any(getattr(before.selector, name) not in (None, value) for name, value in old.items()):
+        raise UnreadError("named by two values")
     selector = before.selector.model_copy(update=old)
     if not _are_other(new, selector) or (old and old.keys() != new.keys()):
         raise UnreadError("nothing becomes another")
@@ -402,9 +402,7 @@ Beside = tuple[Relation, Selector]
 Look = tuple[Mapping[str, str], Beside | None]
 
 
-def _read_look(
-    clause: Clause, names: Sequence[str], new: Mapping[str, str] = NO_LOOK
-) -> Look:
+def _read_look(clause: Clause, names: Sequence[str], new: Mapping[str, str] = NO_LOOK) -> Look:
     """Return the attributes in the blanks of these names, and what the object stands beside."""
     values: dict[str, str] = {}
     beside: Beside | None = None
@@ -543,9 +541,9 @@ def _as_pattern(wording: str) -> str:
 
 
 def read_claims(text: str) -> Reading:
-    """Return the claims of a text of any kind; not understood: some clause is none of ours.
+    """Return the claims of a text of any kind; not understood: some clause is not in our words.
 
-    A text that is not in our words gives at most the claims of clauses that are.
+    Such a text gives the claims of its other clauses.
     """
     text = " ".join(text.split()) if "\n" not in text.strip() else text.strip()
     if len(text) > MOST_CHARACTERS or OPEN in text or CLOSE in text:

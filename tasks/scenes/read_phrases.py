@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pairwright.schemas.claims import Claim, Selector
-from pairwright.schemas.phrases import COLUMNS, DEPTHS, FACINGS, NUMBERS, SIZES, surface, with_article
+from pairwright.schemas.phrases import (
+    COLUMNS,
+    DEPTHS,
+    FACINGS,
+    NUMBERS,
+    SIZES,
+    surface,
+    with_article,
+)
 from pairwright.schemas.scene import PLURALS, PREPOSITIONS
 from pairwright.tasks.scenes.vocabulary import SCENE_WORDS
 
