@@ -160,7 +160,7 @@ def _is_elsewhere(pair: MentionPair) -> bool:
     """Return whether one photograph lacks the object, or shows it elsewhere, not known by place."""
     if any(mention.count == 0 for mention in pair):
         return all(mention.selector.column is None for mention in pair)
-    without = dict.fromkeys(statements.POSITION)
+    without: dict[str, None] = dict.fromkeys(statements.POSITION)
     rests = [mention.selector.model_copy(update=without) for mention in pair]
     return rests[0] == rests[1]
 
@@ -243,8 +243,11 @@ def _half_kind(present: list[Mention], missing: list[Mention]) -> str:
     return "both" if present else "missing"
 
 
-def _compose_unchanged(graphs: Graphs, rng: Random) -> Statement:
-    """State that nothing has changed, how the views differ, and what both photographs show."""
+def _compose_unchanged(graphs: Graphs, rng: Random) -> Statement | None:
+    """State that nothing has changed, how the views differ, and what both photographs show.
+
+    ``None`` where they show nothing that has words.
+    """
     first, second = graphs
     # Another viewpoint may hide some of several like objects: another number of them would read as
     # a change.
@@ -255,6 +258,8 @@ def _compose_unchanged(graphs: Graphs, rng: Random) -> Statement:
     ]
     looks = [_brief_look(look, graphs) for look in rng.sample(common, min(len(common), 2))]
     looks = looks[: rng.choice((1, 2))]
+    if first.planted and not looks:
+        return None
     settings: list[Phrased] = []
     if rng.random() < VIEW_SHARE:
         settings = [name for name in VIEWS if getattr(first, name) != getattr(second, name)]
