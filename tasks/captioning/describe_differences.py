@@ -521,7 +521,7 @@ def _name_prompts(config: DifferencesConfig) -> tuple[str, ...]:
 
 STAGE = Stage(
     name="described",
-    version=7,
+    version=8,
     group="captioning",
     reads={"pairs": PairRow},
     writes=DifferenceRow,

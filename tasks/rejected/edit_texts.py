@@ -324,7 +324,7 @@ def _allowed_values(shape: str, kind: Kind, material: str) -> dict[str, Collecti
 
 STAGE = Stage(
     name="edited",
-    version=8,
+    version=9,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,
