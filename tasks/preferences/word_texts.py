@@ -4,6 +4,7 @@ Where the claims of all texts of a pair are known, all are worded as one kind, a
 for that kind (ours). People's texts stay unchanged.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from random import Random
@@ -20,10 +21,12 @@ from pairwright.schemas.rows import (
     RejectedTextRow,
     make_key,
 )
-from pairwright.tasks.texts.say_claims import KINDS, OF_ANY_PAIR, Kind, say_claims
+from pairwright.tasks.texts.say_claims import KINDS, MENTIONING, OF_ANY_PAIR, Kind, say_claims
 
 SHARES: Mapping[Kind, int] = {"template": 1, "changes": 4, "sentences": 2, "list": 2, "short": 4}
 """Weights of the kinds of texts; the template, the kind of the descriptions, is the rarest."""
+MAX_OBJECTS: Mapping[Kind, int] = {"short": 2, "sentences": 1}
+"""Maximum mentions of objects of one image in texts about one scene; more are no short answer."""
 UNKNOWN_CLAIMS = ("", "[]")
 Worded = tuple[Kind | Literal["given"], DifferenceRow, Sequence[RejectedTextRow]]
 """Kind of the texts, the chosen one and the rejected ones."""
@@ -60,7 +63,8 @@ def word_texts(
     if any(claims in UNKNOWN_CLAIMS for claims in all_claims):
         drawn_kinds: Sequence[Kind] = ()
     else:
-        drawn_kinds = _draw_kinds(pair, groups, config)
+        max_mentions = max(map(_count_mentions, all_claims))
+        drawn_kinds = _draw_kinds(pair, groups, config, max_mentions)
     seed = make_key("told", config.seed, pair.key)
     for kind in drawn_kinds:
         chosen_text, *rejected_texts = [
@@ -78,14 +82,27 @@ def _draw_kinds(
     pair: PairRow,
     groups: Collection[str],
     config: PreferencesConfig,
+    max_mentions: int,
 ) -> Sequence[Kind]:
     """Return kinds of texts to try in turn, up to the template.
 
-    Only images of one scene are described as changes.
+    Only images of one scene are described as changes. ``max_mentions``: of objects of one image, in
+    any of the texts.
     """
     is_one_scene = len(set(groups)) == 1 and all(groups)
-    kinds = KINDS if is_one_scene else OF_ANY_PAIR
+    kinds: Sequence[Kind] = OF_ANY_PAIR
+    if is_one_scene:
+        kinds = [kind for kind in KINDS if max_mentions <= MAX_OBJECTS.get(kind, max_mentions)]
     weights = [SHARES[kind] for kind in kinds]
     rng = Random(make_key("kind", config.seed, pair.key))
     drawn = rng.sample(kinds, sum(weights), counts=weights)
     return drawn[: drawn.index("template")]
+
+
+def _count_mentions(claims: str) -> int:
+    """Return how many mentions of objects the image with more of them has."""
+    sides = Counter[int]()
+    for claim in CLAIMS.validate_json(claims):
+        if claim.kind in MENTIONING:
+            sides[claim.side] += 1
+    return max(sides.values(), default=0)
