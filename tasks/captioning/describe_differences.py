@@ -103,10 +103,14 @@ def _omit_attributes(
     graphs: Graphs,
     rng: Random,
 ) -> MentionPair:
-    """Omit attributes that both mentions share where the rest is unambiguous: "the red mug"."""
+    """Omit attributes where the rest is unambiguous: "the red mug".
+
+    They are shared by both mentions, or one shape has taken another one's place.
+    """
+    is_replaced = pair[0].selector.shape != pair[1].selector.shape
     for name, share in SPARED.items():
         is_shared = getattr(pair[0].selector, name) == getattr(pair[1].selector, name)
-        if not is_shared or rng.random() > share:
+        if not (is_shared or is_replaced) or rng.random() > share:
             continue
         shorter = (_omit(pair[0], name), _omit(pair[1], name))
         if _is_unambiguous(shorter, pair, graphs):
