@@ -140,14 +140,31 @@ def surely_said(claims: Sequence[Claim]) -> list[Claim]:
     claim can say.
     """
     teller = Teller(claims, Random(0))
+    related = [claim.selector for claim in claims if teller.relation(claim)]
+    return [
+        claim
+        for claim in _deny_as_named(claims)
+        if claim.kind != "absent" or claim.selector not in related
+    ]
+
+
+def are_same_claims(first: Sequence[Claim], second: Sequence[Claim]) -> bool:
+    """Return whether two texts say the same: equal claims in any order.
+
+    What is gone is denied in the words of what was there, since some kinds of texts say no more.
+    """
+    return set(_deny_as_named(first)) == set(_deny_as_named(second))
+
+
+def _deny_as_named(claims: Sequence[Claim]) -> list[Claim]:
+    """Return the claims; a denial of what the other photograph shows is in the words for that."""
     said: list[Claim] = []
     for claim in claims:
-        gone = [other for other in claims if other.side != claim.side and _denies(other, claim)]
-        if not gone:
+        present = [other for other in claims if other.side != claim.side and _denies(other, claim)]
+        if not present:
             said.append(claim)
-        for present in gone:
-            if not teller.relation(present):
-                said.append(claim.model_copy(update={"selector": present.selector}))
+        for other in present:
+            said.append(claim.model_copy(update={"selector": other.selector}))
     return list(dict.fromkeys(said))
 
 
