@@ -16,8 +16,8 @@ from PIL import Image
 import pairwright as pw
 
 DOCS = Path(__file__).parent
-BEGINS = "The words on the turquoise sign reading '96' have changed"
-"""Chosen text of the preference that is shown."""
+NAMES = "turquoise sign"
+"""Words of the chosen text of the preference that is shown."""
 WIDTH = 1240
 MARGIN = 20
 SCRIPT = DOCS.parent / "tasks" / "report" / "report.js"
@@ -37,7 +37,7 @@ def write_card(dataset: str, path: Path) -> None:
     """Write the page of the preference that is shown."""
     preferences = pw.open(dataset)["preferences"]
     rows = preferences.rows(without=["images"])
-    index = next(index for index, row in enumerate(rows) if row.chosen.startswith(BEGINS))
+    index = next(index for index, row in enumerate(rows) if NAMES in row.chosen)
     page = PICTURE.sub(encode_jpeg, preferences[index].show().page)
     page = page.replace("default-src 'none'", "default-src 'none'; script-src 'unsafe-inline'")
     script = f"<script>\n{SCRIPT.read_text()}</script>\n"

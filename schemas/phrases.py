@@ -35,7 +35,7 @@ DEPTHS = {
 FACINGS = {
     "left": "facing left",
     "right": "facing right",
-    "front": "facing the viewer",
+    "front": "facing the camera",
     "back": "facing away",
 }
 SPOKEN: dict[Relation, str] = {
@@ -53,9 +53,9 @@ TAIL = ("rests_on", "column", "depth", "pose", "facing", "text")
 def surface(attribute: str, value: str) -> str:
     """Return the words that stand for one attribute's value."""
     if attribute == "text":
-        return f"reading '{value}'"
+        return f"that says '{value}'"
     if attribute == "rests_on":
-        return f"on top of {with_article(value)}"
+        return f"on {with_article(value)}"
     return SURFACE.get(attribute, {}).get(value, value)
 
 
@@ -111,7 +111,8 @@ def tail(selector: Selector, count: int = 1) -> str:
     words = "".join(f" {surface(name, value)}" for name, value in named if value)
     if count == 1:  # poses are written for one thing: "with its lid open"
         return words
-    return re.sub(r"with its (lid|head)\b", r"with their \1s", words).replace(" its ", " their ")
+    words = re.sub(r"with its (lid|head)\b", r"with their \1s", words)
+    return words.replace(" its ", " their ").replace(" that says ", " that say ")
 
 
 def some(selector: Selector, count: int | None = None) -> str:

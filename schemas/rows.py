@@ -645,6 +645,16 @@ class SplitRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WithheldRow(Row):
+    """Rejected texts that one pair (``subject``) does without."""
+
+    texts: tuple[str, ...]
+    """Keys of ``RejectedTextRow``."""
+    reasons: tuple[str, ...]
+    """Why, by text: short constant phrases."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Negative:
     """Further rejected text of a preference row."""
 

@@ -29,7 +29,7 @@ from pairwright.tasks.mining import (
     search_neighbours,
     unite_pairs,
 )
-from pairwright.tasks.preferences import build_preferences, split_pairs
+from pairwright.tasks.preferences import build_preferences, split_pairs, withhold_texts
 from pairwright.tasks.rejected import (
     choose_elements,
     choose_removals,
@@ -97,6 +97,7 @@ STAGES: tuple[Stage, ...] = (
     inspect_removals.STAGE,  # inspected
     fit_removals.STAGE,  # fitted
     choose_removals.STAGE,  # rejections
+    withhold_texts.STAGE,  # withheld
     build_preferences.STAGE,  # preferences
 )
 TABLES = tuple(stage.name for stage in STAGES)

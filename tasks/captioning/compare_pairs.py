@@ -318,7 +318,7 @@ def _name_prompts(config: ComparisonsConfig) -> tuple[str, ...]:
 
 STAGE = Stage(
     name="comparisons",
-    version=7,
+    version=8,
     group="captioning",
     reads={"pairs": PairRow},
     writes=ComparisonRow,

@@ -171,7 +171,11 @@ def _describe_region(
         look = mention.selector.model_copy(update=without_region)
         phrases.append(some(look, mention.count))
     positions = [surface(name, region[name]) for name in THIRDS if name in region]
-    text = next(wordings).render(where=" ".join(positions), things=joined(phrases))
+    text = next(wordings).render(
+        where=" ".join(positions),
+        things=joined(phrases),
+        is_="are" if mentions[0].count else "is",
+    )
     return Statement(capital(text), statements.claims_of(mentions))
 
 

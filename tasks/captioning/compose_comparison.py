@@ -177,6 +177,7 @@ def _state_absent(scope: Scope, side: Side) -> Statement | None:
         here=side + 1,
         there=2 - side,
         things=joined([mention.text for mention in mentions]),
+        is_="are" if mentions[0].count else "is",
         no_things=joined([mention.text for mention in denials]),
     )
     return Statement(text, statements.claims_of([*mentions, *denials]))
@@ -271,6 +272,7 @@ def _compare_locations(scope: Scope) -> list[Statement]:
             "located",
             here=side + 1,
             things=some(look, count),
+            is_="are" if count else "is",
             where=where,
         )
         mention = Mention(side, statements.describe_object(obj, "column", "depth"), count)
@@ -380,6 +382,7 @@ def _share_objects(scope: Scope) -> list[Statement]:
         return []
     names: list[str] = []
     claims: list[Claim] = []
+    is_plural = False
     for look in chosen:
         mentions = [statements.mention_selected(side, look, scope.graphs[side]) for side in SIDES]
         name = mentions[0].text
@@ -387,9 +390,11 @@ def _share_objects(scope: Scope) -> list[Statement]:
             are_several = all(mention.count for mention in mentions)
             name = noun(look, 2) if are_several else f"one or more {noun(look, 2)}"
             mentions = [Mention(side, look) for side in SIDES]
+        is_plural = is_plural or (not names and mentions[0].text != name)
         names.append(name)
         claims += statements.claims_of(mentions)
-    return [Statement(scope.say("same_things", things=joined(names)), tuple(claims))]
+    text = scope.say("same_things", things=joined(names), is_="are" if is_plural else "is")
+    return [Statement(text, tuple(claims))]
 
 
 def _shared_looks(graphs: Graphs) -> list[Selector]:

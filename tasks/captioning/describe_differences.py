@@ -8,7 +8,7 @@ captions. Ours: verbs, and one of several human differences, are drawn anew for 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -55,11 +55,12 @@ CONTENT_EXTRAS = (
     ("facing", "text"),
 )
 """Attributes that a mention of a single object in an unrelated photograph adds, one of these."""
-ANCHOR_SHARE = 0.3  # share of changes that name a neighbouring object
-SPARED = ("material", "size")
-"""Attributes that a mention omits where it is unambiguous without them."""
-SPARED_SHARE = 0.95  # share of mentions that omit them
-PLACE_SHARE = 0.25  # share of halves that name the place
+ANCHOR_SHARE = 0.15  # share of changes that name a neighbouring object
+SPARED: Mapping[str, float] = {"material": 0.95, "size": 0.95, "colour": 0.4}
+"""Attributes that a mention omits where it is unambiguous without them, and in which share."""
+PLACE_SHARE = 0.25  # share of descriptions of unrelated photographs that name the places
+SAME_PLACE_SHARE = 0.08  # share of descriptions that name the place of both photographs
+VIEW_SHARE = 0.5  # share of unchanged pairs of which light and viewpoint are described
 
 
 def compose_difference(graphs: Graphs, rng: Random) -> Statement | None:
@@ -68,11 +69,13 @@ def compose_difference(graphs: Graphs, rng: Random) -> Statement | None:
         return _compose_unchanged(graphs, rng)
     if graphs[0].world == graphs[1].world:
         mentions = _mention_changes(graphs, rng)
+        place_share = SAME_PLACE_SHARE
     else:
         mentions = _mention_contents(graphs, rng)
+        place_share = PLACE_SHARE
     if not mentions[0] or not mentions[1]:
         return None
-    names_place = not graphs[0].planted and rng.random() < PLACE_SHARE
+    names_place = not graphs[0].planted and rng.random() < place_share
     first, second = (_word_half(part, graphs, rng, names_place=names_place) for part in mentions)
     verbs: list[str] = []
     for half in (first, second):
@@ -100,10 +103,14 @@ def _omit_attributes(
     graphs: Graphs,
     rng: Random,
 ) -> MentionPair:
-    """Omit attributes that both mentions share where the rest is unambiguous: "the red mug"."""
-    for name in SPARED:
+    """Omit attributes where the rest is unambiguous: "the red mug".
+
+    They are shared by both mentions, or one shape has taken another one's place.
+    """
+    is_replaced = pair[0].selector.shape != pair[1].selector.shape
+    for name, share in SPARED.items():
         is_shared = getattr(pair[0].selector, name) == getattr(pair[1].selector, name)
-        if not is_shared or rng.random() > SPARED_SHARE:
+        if not (is_shared or is_replaced) or rng.random() > share:
             continue
         shorter = (_omit(pair[0], name), _omit(pair[1], name))
         if _is_unambiguous(shorter, pair, graphs):
@@ -135,10 +142,10 @@ def _add_relation(
 ) -> MentionPair:
     """Relate the object to a neighbour in a share of the pairs.
 
-    Only in a photograph that shows a single such object.
+    Only a single object that the other photograph lacks, or that stands elsewhere there.
     """
     single = [mention for mention in pair if mention.count is None]
-    if not single or rng.random() > ANCHOR_SHARE:
+    if not single or not _is_elsewhere(pair) or rng.random() > ANCHOR_SHARE:
         return pair
     mention = rng.choice(single)
     graph = graphs[mention.side]
@@ -151,6 +158,15 @@ def _add_relation(
     brief = next((selector for selector in briefer if len(selector.select(graph)) == 1), other)
     anchored = replace(mention, beside=(related.relation, brief))
     return (anchored, pair[1]) if mention.side == 0 else (pair[0], anchored)
+
+
+def _is_elsewhere(pair: MentionPair) -> bool:
+    """Return whether one photograph lacks the object, or shows it elsewhere, not known by place."""
+    if any(mention.count == 0 for mention in pair):
+        return all(mention.selector.column is None for mention in pair)
+    without: dict[str, None] = dict.fromkeys(statements.POSITION)
+    rests = [mention.selector.model_copy(update=without) for mention in pair]
+    return rests[0] == rests[1]
 
 
 def _mention_contents(graphs: Graphs, rng: Random) -> list[list[Mention]]:
@@ -231,8 +247,11 @@ def _half_kind(present: list[Mention], missing: list[Mention]) -> str:
     return "both" if present else "missing"
 
 
-def _compose_unchanged(graphs: Graphs, rng: Random) -> Statement:
-    """State that nothing has changed, how the views differ, and what both photographs show."""
+def _compose_unchanged(graphs: Graphs, rng: Random) -> Statement | None:
+    """State that nothing has changed, how the views differ, and what both photographs show.
+
+    ``None`` where they show nothing that has words.
+    """
     first, second = graphs
     # Another viewpoint may hide some of several like objects: another number of them would read as
     # a change.
@@ -241,12 +260,14 @@ def _compose_unchanged(graphs: Graphs, rng: Random) -> Statement:
         for look in statements.shared(graphs)
         if len(look.select(first)) == len(look.select(second))
     ]
-    max_count = rng.choice((1, 2, MAX_OBJECTS))
-    looks = rng.sample(common, min(len(common), max_count))
-    settings: list[Phrased] = [
-        name for name in VIEWS if getattr(first, name) != getattr(second, name)
-    ]
-    if not first.planted and (not looks or rng.random() < PLACE_SHARE):
+    looks = [_brief_look(look, graphs) for look in rng.sample(common, min(len(common), 2))]
+    looks = looks[: rng.choice((1, 2))]
+    if first.planted and not looks:
+        return None
+    settings: list[Phrased] = []
+    if rng.random() < VIEW_SHARE:
+        settings = [name for name in VIEWS if getattr(first, name) != getattr(second, name)]
+    if not first.planted and (not looks or rng.random() < SAME_PLACE_SHARE):
         settings.append("place")
     claims = [Claim(side=0, kind="no_change")]
     for side in statements.SIDES:
@@ -255,6 +276,14 @@ def _compose_unchanged(graphs: Graphs, rng: Random) -> Statement:
         claims += statements.claims_of(mentions)
         claims += [statements.scene_claim(side, kind, graph) for kind in settings]
     return Statement(say_claims(claims, "template", rng), tuple(claims))
+
+
+def _brief_look(look: Selector, graphs: Graphs) -> Selector:
+    """Return the look without its material where it selects as many objects without it."""
+    brief = look.model_copy(update={"material": None})
+    if all(len(brief.select(graph)) == len(look.select(graph)) for graph in graphs):
+        return brief
+    return look
 
 
 def _compose(
@@ -496,7 +525,7 @@ def _name_prompts(config: DifferencesConfig) -> tuple[str, ...]:
 
 STAGE = Stage(
     name="described",
-    version=7,
+    version=8,
     group="captioning",
     reads={"pairs": PairRow},
     writes=DifferenceRow,

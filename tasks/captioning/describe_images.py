@@ -220,7 +220,7 @@ def _name_unread(config: CaptionsConfig) -> tuple[str, ...]:
 
 STAGE = Stage(
     name="captions",
-    version=6,
+    version=7,
     group="captioning",
     reads={"images": ImageRow},
     writes=CaptionRow,

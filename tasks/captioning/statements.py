@@ -132,7 +132,7 @@ def scene_claim(
 ATTRIBUTES = ("shape", "colour", "material", "size", "facing", "pose", "text")
 POSITION = ("column", "depth")
 MARKS = ("text", "pose", "facing", "rests_on")
-"""Attributes that a mention of a lost object names where it has them."""
+"""Attributes of which a mention of a lost object names one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +260,7 @@ def _find_wordings(
             graphs=graphs,
             extras=extras,
             denials=PLAIN_DENIALS,
+            mark=rng.random(),
         )
     for _, obj in contrast.lost:
         look = describe_object(obj)
@@ -273,6 +274,7 @@ def _find_wordings(
             graphs=graphs,
             extras=extras,
             denials=EXTRAS,
+            mark=rng.random(),
         )
 
 
@@ -308,6 +310,7 @@ def _mention_lost(
     graphs: Graphs,
     extras: list[Names],
     denials: tuple[Names, ...],
+    mark: float,
 ) -> Iterator[MentionPair]:
     """Mention the object in detail on its side, and deny it on the other as briefly as is true."""
     other = graphs[1 - side]
@@ -317,7 +320,8 @@ def _mention_lost(
     if brief is None:
         return
     absent = Mention(SIDES[1 - side], describe_object(obj, *brief), 0)
-    marks = [name for name in MARKS if getattr(obj, name) is not None]
+    known_marks = [name for name in MARKS if getattr(obj, name) is not None]
+    marks = known_marks[int(mark * len(known_marks)) :][:1]
     for extra in extras:
         denied = [name for name in brief if name not in extra]
         names = [*extra, *denied, *marks]

@@ -13,10 +13,8 @@ bytes.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Literal
 
 from pairwright.prompts import load_wordings
-from pairwright.schemas.claims import CLAIMS
 from pairwright.schemas.config import PreferencesConfig
 from pairwright.schemas.removing import NO_IMAGE, SEVERAL
 from pairwright.schemas.rows import (
@@ -34,20 +32,18 @@ from pairwright.schemas.rows import (
     RemovalRow,
     SplitRow,
     Turn,
+    WithheldRow,
     make_key,
 )
 from pairwright.tasks.images.decode import RefusedImageError, decode_rgb, put_patch, show_window
 from pairwright.tasks.images.masks import encode_patch
+from pairwright.tasks.preferences.word_texts import select_false, word_texts
 from pairwright.tasks.store.stage import Stage, Uses
-from pairwright.tasks.texts.say_claims import KINDS, OF_ANY_PAIR, Kind, say_claims
 
 PROMPT = "ask_difference"
-SHARES: Mapping[Kind, int] = {"template": 1, "changes": 4, "sentences": 2, "list": 2, "short": 4}
-"""Weights of the kinds of texts; the template, the kind of the descriptions, is the rarest."""
 # Kinds of wordings of the question by kind of text, where the names differ.
 ASKING: Mapping[str, str] = {"template": "ask"}
 NOT_MADE = "its rejected image cannot be made"
-UNKNOWN_CLAIMS = ("", "[]")
 
 
 @dataclass(
@@ -62,6 +58,7 @@ class PreferenceInputs:
     differences: Sequence[DifferenceRow] | None
     split: SplitRow | None
     rejection: RejectionRow | None
+    withheld: WithheldRow | None
     rejects_images: bool
 
     @property
@@ -111,6 +108,7 @@ def build_preferences(
     rejections: Mapping[str, RejectionRow] | None = None,
     removals: Mapping[str, RemovalRow] = NO_ROWS,
     judged_rejected: Mapping[str, tuple[CheckRow, ...]] = NO_ROWS,
+    withheld: Mapping[str, WithheldRow] = NO_ROWS,
     **texts: Mapping[str, tuple[RejectedTextRow, ...]],
 ) -> Iterator[PreferenceRow | Dropped]:
     """Yield one preference per description of each pair, or why there is none.
@@ -118,8 +116,8 @@ def build_preferences(
     A source's preference stays unchanged, except for its rejected image. If images are rejected, a
     pair or preference without one of ``rejections`` (by key; ``None``: no images are rejected) is
     dropped until it has one. ``removals`` are by element. ``texts``: by method, of any of
-    ``MAKERS``; those that a judge found true (``judged_rejected``) are omitted. A preference may
-    have no rejected text.
+    ``MAKERS``; those that a judge found true (``judged_rejected``), or that are right elsewhere
+    (``withheld``), are omitted. A preference may have no rejected text.
     """
     for row in rows:
         inputs = PreferenceInputs(
@@ -127,6 +125,7 @@ def build_preferences(
             differences=differences.get(row.key),
             split=splits.get(row.key),
             rejection=None if rejections is None else rejections.get(row.key),
+            withheld=withheld.get(row.key),
             rejects_images=rejections is not None,
         )
         if isinstance(row, PreferenceRow):
@@ -137,7 +136,7 @@ def build_preferences(
             yield refused
             continue
         pair_images = (images[row.first], images[row.second])
-        false_texts = _select_false(row.key, texts, judged_rejected.get(row.key, ()))
+        false_texts = select_false(row.key, texts, judged_rejected.get(row.key, ()))
         yield from _make_preferences(
             row,
             inputs,
@@ -146,20 +145,6 @@ def build_preferences(
             false_texts=false_texts,
             config=config,
         )
-
-
-def _select_false(
-    pair_key: str,
-    texts: Mapping[str, Mapping[str, tuple[RejectedTextRow, ...]]],
-    checks: Sequence[CheckRow],
-) -> list[RejectedTextRow]:
-    """Return a pair's rejected texts in the order of their methods, without those judged true."""
-    true_keys = {check.description for check in checks if check.passed}
-    selected: list[RejectedTextRow] = []
-    for maker in MAKERS:
-        pair_texts = texts.get(maker, NO_ROWS).get(pair_key, ())
-        selected.extend(text for text in pair_texts if text.key not in true_keys)
-    return selected
 
 
 def _make_preferences(
@@ -204,14 +189,16 @@ def _make_preference(
     """Return the preference of one description, without rejected images."""
     split = inputs.split
     assert split is not None
-    kind, chosen, rejected = _word_texts(
+    kind, chosen, rejected = word_texts(
         pair,
         difference,
         rejected,
-        images=images,
+        groups=[image.group for image in images],
         config=config,
     )
-    ranked = list(rank_texts(pair, rejected, config))
+    withheld = inputs.withheld.texts if inputs.withheld else ()
+    kept = [text for text in rejected if text.key not in withheld]
+    ranked = list(rank_texts(pair, kept, config))
     prompt = draw_prompt(pair, kind, config)
     key_parts = [chosen.text, prompt]
     key_parts += [text.text for text in ranked]
@@ -272,55 +259,6 @@ def _add_images(
         removal_scores=rejection.removal_scores,
         rejected_image_maker=rejection.maker,
     )
-
-
-def _word_texts(
-    pair: PairRow,
-    difference: DifferenceRow,
-    rejected: Sequence[RejectedTextRow],
-    *,
-    images: Sequence[ImageRow],
-    config: PreferencesConfig,
-) -> tuple[Kind | Literal["given"], DifferenceRow, Sequence[RejectedTextRow]]:
-    """Word the texts of a pair as a kind drawn by its key: the template if some claims are unknown.
-
-    A kind that words a rejected text like the chosen one is skipped. The same description is
-    returned where its text stays.
-    """
-    all_claims = [row.claims for row in (difference, *rejected)]
-    if any(claims in UNKNOWN_CLAIMS for claims in all_claims):
-        drawn_kinds: Sequence[Kind] = ()
-    else:
-        drawn_kinds = _draw_kinds(pair, images, config)
-    seed = make_key("told", config.seed, pair.key)
-    for kind in drawn_kinds:
-        chosen_text, *rejected_texts = [
-            say_claims(CLAIMS.validate_json(claims), kind, Random(seed)) for claims in all_claims
-        ]
-        if chosen_text not in rejected_texts:
-            reworded = [
-                replace(row, text=text) for row, text in zip(rejected, rejected_texts, strict=True)
-            ]
-            return kind, replace(difference, text=chosen_text), reworded
-    return "given" if difference.is_given else "template", difference, rejected
-
-
-def _draw_kinds(
-    pair: PairRow,
-    images: Sequence[ImageRow],
-    config: PreferencesConfig,
-) -> Sequence[Kind]:
-    """Return kinds of texts to try in turn, up to the template.
-
-    Only images of one scene are described as changes.
-    """
-    worlds = {image.group for image in images}
-    is_one_scene = len(worlds) == 1 and all(worlds)
-    kinds = KINDS if is_one_scene else OF_ANY_PAIR
-    weights = [SHARES[kind] for kind in kinds]
-    rng = Random(make_key("kind", config.seed, pair.key))
-    drawn = rng.sample(kinds, sum(weights), counts=weights)
-    return drawn[: drawn.index("template")]
 
 
 def reject_image(
@@ -422,7 +360,7 @@ def draw_prompt(
 
 STAGE = Stage(
     name="preferences",
-    version=8,
+    version=9,
     group="preferences",
     reads={"pairs": PairRow, "given_preferences": PreferenceRow},
     writes=PreferenceRow,
@@ -441,6 +379,7 @@ STAGE = Stage(
             without=("text", "served"),
             counts=True,
         ),
+        Uses(table="withheld", row=WithheldRow, counts=True),
         Uses(table="rejections", row=RejectionRow, on="key", counts=True),
         Uses(table="removals", row=RemovalRow, on="about", of="rejections", without=("mask",)),
     ),

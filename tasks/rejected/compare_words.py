@@ -101,6 +101,7 @@ NO_CHANGE = re.compile(
     r"|(?:no|not one|without(?: any)?) (?:\w+ )?(?:changes?|differences?|(?:has |is )?changed)"
     r"|nothing (?:\w+ ){0,3}?(?:has |is |was )?(?:been )?"
     r"(?:changed|changes|added|different|altered)"
+    r"|scene (?:(?:is|remains|stays) the same(?=$|[.,;]| as\b)|has not changed)"
     r"|same (?:scene|image|photo\w*|picture|view|thing|content))\b",
     re.IGNORECASE,
 )

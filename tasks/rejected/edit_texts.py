@@ -34,6 +34,8 @@ Value = str | int
 MENTIONING = ("exists", "absent", "count")
 # kinds of edits that are hard to see: made only without an alternative (ours)
 HARD_TO_SEE = ("material", "size")
+# kinds of edits that nearly every text allows
+COMMON = ("shape", "colour")
 NO_GRAPH = "no scene graph of both images: a model edits such texts (counterfactuals.enabled=true)"
 NO_CLAIMS = (
     "not written from a scene graph: a model edits such texts (counterfactuals.enabled=true)"
@@ -135,14 +137,17 @@ def _edit_row(row: DifferenceRow, rng: Random, truth: KnownContent) -> RejectedT
 def _shuffle_by_kind(edits: list[Edit], rng: Random) -> list[Edit]:
     """Order the edits at random, their kinds in turn; kinds that are hard to see come last.
 
-    Taking turns keeps kinds with many alternatives (shapes) from dominating.
+    Taking turns keeps kinds with many alternatives (shapes) from dominating; the kinds that nearly
+    every text names come later still.
     """
     rng.shuffle(edits)
     turns: dict[str, int] = {}
     order: list[tuple[bool, int, float, Edit]] = []
     for edit in edits:
         turns[edit.kind] = turns.get(edit.kind, 0) + 1
-        order.append((edit.kind in HARD_TO_SEE, turns[edit.kind], rng.random(), edit))
+        draws = [rng.random(), rng.random()]
+        draw = max(draws) if edit.kind in COMMON else draws[0]
+        order.append((edit.kind in HARD_TO_SEE, turns[edit.kind], draw, edit))
     return [entry[-1] for entry in sorted(order, key=lambda entry: entry[:-1])]
 
 
@@ -319,7 +324,7 @@ def _allowed_values(shape: str, kind: Kind, material: str) -> dict[str, Collecti
 
 STAGE = Stage(
     name="edited",
-    version=8,
+    version=9,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

@@ -336,7 +336,7 @@ def _is_too_far(text: str, row: DifferenceRow, change: Change) -> bool:
 
 STAGE = Stage(
     name="counterfactual",
-    version=5,
+    version=6,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

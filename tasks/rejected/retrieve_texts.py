@@ -313,7 +313,7 @@ def _best(
 
 STAGE = Stage(
     name="retrieved",
-    version=7,
+    version=8,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

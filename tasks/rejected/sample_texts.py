@@ -186,7 +186,7 @@ def _check_samples(
 
 STAGE = Stage(
     name="sampled",
-    version=6,
+    version=7,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

@@ -107,7 +107,7 @@ OTHER = {
 
 STAGE = Stage(
     name="swapped",
-    version=5,
+    version=6,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pairwright.schemas.claims import Claim, Selector
-from pairwright.schemas.phrases import COLUMNS, DEPTHS, FACINGS, NUMBERS, SIZES, surface
+from pairwright.schemas.phrases import (
+    COLUMNS,
+    DEPTHS,
+    FACINGS,
+    NUMBERS,
+    SIZES,
+    surface,
+    with_article,
+)
 from pairwright.schemas.scene import PLURALS, PREPOSITIONS
 from pairwright.tasks.scenes.vocabulary import SCENE_WORDS
 
@@ -38,10 +46,13 @@ SPOKEN: dict[str, dict[str, str]] = {
         "wood": "wooden",
         "metallic": "metal",
     },
-    "rests_on": {surface("rests_on", shape): shape for shape in PLURALS},
+    "rests_on": {
+        **{surface("rests_on", shape): shape for shape in PLURALS},
+        **{f"on top of {with_article(shape)}": shape for shape in PLURALS},
+    },
     "column": {**_invert(COLUMNS), "in the center": "centre"},
     "depth": _invert(DEPTHS),
-    "facing": _invert(FACINGS),
+    "facing": {**_invert(FACINGS), "facing the viewer": "front"},
 }
 """Words of each attribute, with the graph's value."""
 MOST_CHARACTERS = 2000
@@ -57,36 +68,37 @@ UNREADABLE = re.compile(
 """Words of statements beyond this parser; a half with one is not parsed."""
 
 
-def _either(phrases: Iterable[str]) -> str:
+def either(phrases: Iterable[str]) -> str:
+    """Return a pattern of any of the phrases, the longest first."""
     return "|".join(sorted(map(re.escape, phrases), key=len, reverse=True))
 
 
 def _adjective(name: str) -> str:
-    return rf"(?:(?P<{name}>{_either(SPOKEN[name])})\s+)?"
+    return rf"(?:(?P<{name}>{either(SPOKEN[name])})\s+)?"
 
 
 def _qualifier(name: str) -> str:
-    phrase = rf"(?P<{name}>{_either(SPOKEN[name])})"
+    phrase = rf"(?P<{name}>{either(SPOKEN[name])})"
     return rf"(?:\s+{phrase}(?!\w|\s(?:of|side|half|edge)\b))?"
 
 
-_NOUN = _either(NOUNS)
+_NOUN = either(NOUNS)
 PHRASE = re.compile(
     r"(?<![\w'’-])"
     r"(?:(?P<denied>no|without|lacks|lacking)\s+)?"
     r"(?:(?:an?|the|any|only|exactly)\s+){0,3}"
-    rf"(?:(?P<count>{_either(COUNTS)})\s+)?"
+    rf"(?:(?P<count>{either(COUNTS)})\s+)?"
     rf"{''.join(map(_adjective, ('size', 'colour', 'material')))}"
     rf"(?P<noun>{_NOUN})(?![\w'’-])(?! (?:{_NOUN})\b)"
     rf"{''.join(map(_qualifier, ('rests_on', 'column', 'depth', 'facing')))}"
-    r"(?:\s+reading '(?P<text>\w+)')?",
+    r"(?:\s+(?:reading|that says?) '(?P<text>\w+)')?",
     re.IGNORECASE,
 )
 DENIALS = re.compile(r"\b(?:no|without|lacks|lacking|none|nothing|neither)\b", re.IGNORECASE)
 BUT_NO = re.compile(r"\bbut (?=(?:no|without|lacks|lacking)\b)", re.IGNORECASE)
 ENDED = re.compile(r"\s*(?:$|[,.;]|and\b|(?:in|on)\s*(?:$|[,.;]|and\b))")
 """Text after an unqualified noun phrase; the names of places are blanks by then."""
-PLACE = re.compile(rf"(?<!\w)({_either(PREPOSITIONS)})(?!\w)", re.IGNORECASE)
+PLACE = re.compile(rf"(?<!\w)({either(PREPOSITIONS)})(?!\w)", re.IGNORECASE)
 NO_SUCH = re.compile(r"\bno sign of(?: any)?\b|\bwithout any\b|\blacks any\b")
 
 

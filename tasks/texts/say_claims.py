@@ -5,14 +5,14 @@ prompt that asks for another kind. Rejected texts are worded alike from their ow
 kind reveals them. Needs ``prompts/answer_sentences.j2``.
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from random import Random
 from typing import Literal, get_args
 
 from pairwright.prompts import load_wordings
+from pairwright.prompts.difference_prompts import UNCHANGED
 from pairwright.schemas import phrases
 from pairwright.schemas.claims import Claim
 from pairwright.schemas.phrases import SPOKEN
@@ -23,28 +23,28 @@ OF_ANY_PAIR: tuple[Kind, ...] = ("template", "sentences")
 """Kinds that do not describe one scene before and after."""
 ORDINALS = ("first", "second")
 MENTIONING = ("exists", "absent", "count")
-PLACED = ("rests_on", "column", "depth")
+POSITION = ("column", "depth")
+SINGLE = ("colour", "material", "size", "facing", "pose", "text")
+"""Attributes with wordings of their own change."""
 Phrased = Literal["place", "light", "viewpoint"]
 VIEWS: tuple[Phrased, ...] = ("light", "viewpoint")
-LIGHT = re.compile(r"(dim|bright) (\w+) light (from .+)")
 SINGULAR_VERBS = {"is_": "is", "has": "has", "was": "was"}
 PLURAL_VERBS = {"is_": "are", "has": "have", "was": "were"}
-PHOTOGRAPHS: dict[tuple[str, str], str] = {
-    ("usual light", "dim light"): "is darker",
-    ("dim light", "usual light"): "is brighter",
-    ("usual light", "bright light"): "is brighter",
-    ("bright light", "usual light"): "is darker",
-    ("usual light", "warm light"): "has warmer colours",
-    ("warm light", "usual light"): "has cooler colours",
-    ("usual light", "cool light"): "has cooler colours",
-    ("cool light", "usual light"): "has warmer colours",
-    ("the usual view", "soft focus"): "is blurred",
-    ("soft focus", "the usual view"): "is sharper",
-    ("the usual view", "a closer view"): "shows a little less of the scene",
-    ("a closer view", "the usual view"): "shows a little more of the scene",
+USUAL = {"light": "usual light", "viewpoint": "the usual view"}
+UNUSUAL = {
+    "dim light": "darker",
+    "bright light": "brighter",
+    "warm light": "warmer in colour",
+    "cool light": "cooler in colour",
+    "soft focus": "blurred",
+    "a closer view": "a little closer",
 }
-"""What the second of two photographs does, by the light or the view of both."""
-VERSUS_SHARE = 0.12  # share of changes worded as a contrast of the two images
+"""What a photograph is beside a usual one, by its light or view."""
+FRAGMENT_SHARE = 0.5  # share of short texts that are no sentences
+
+
+Style = Literal["", "brief_", "short_"]
+"""Prefix of the kinds of wordings: of other texts, and of fragments or sentences in short ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Teller:
 
     claims: Sequence[Claim]
     rng: Random
-    style: Literal["", "brief_"] = ""
+    style: Style = ""
 
     def say(self, kind: str, **values: object) -> str:
         """Choose a wording."""
@@ -80,6 +80,8 @@ class Teller:
         is_plural = claim.count > 1
         if definite and is_plural:
             phrase = f"the {phrases.some(claim.selector, claim.count)}"
+        elif definite and claim.kind == "count":
+            phrase = f"the only {phrases.bare(phrases.the(claim.selector))}"
         elif definite:
             phrase = phrases.the(claim.selector)
         elif is_plural or claim.kind == "count":
@@ -103,7 +105,10 @@ def say_claims(
     rng: Random,
 ) -> str:
     """Return a text of the kind with all claims; the template only words unchanged scenes."""
-    teller = Teller(claims, rng, "brief_" if kind == "short" else "")
+    style: Style = ""
+    if kind == "short":
+        style = "brief_" if rng.random() < FRAGMENT_SHARE else "short_"
+    teller = Teller(claims, rng, style)
     if any(claim.kind == "no_change" for claim in claims):
         return _say_unchanged(teller, kind)
     if kind == "sentences":
@@ -111,38 +116,56 @@ def say_claims(
     clauses = list(_say_changes(teller))
     if teller.place:
         return _join_clauses(clauses, kind, setting=phrases.within(teller.place))
-    if kind == "short":
-        return _sentence("; ".join(clauses))
+    return _join_clauses(clauses, kind)
+
+
+def _join_clauses(clauses: Sequence[str], kind: Kind, *, setting: str = "") -> str:
+    """Return the clauses as one text; ``setting``: the place of both photographs."""
     if kind == "list":
-        return _number(clauses)
+        heading = f"{phrases.capital(setting)}:" if setting else ""
+        return _number(clauses, heading)
+    if setting:
+        clauses = [f"{setting}, {clauses[0]}", *clauses[1:]]
+    if kind == "short":
+        has_commas = any(", " in clause for clause in clauses)
+        return _sentence(("; " if has_commas else ", ").join(clauses))
     return " ".join(map(_sentence, clauses))
 
 
-def _join_clauses(clauses: Sequence[str], kind: Kind, *, setting: str) -> str:
-    """Return the clauses as one text that names the place of both photographs."""
-    if kind == "short":
-        return _sentence(f"{'; '.join(clauses)}, {setting}")
-    if kind == "list":
-        return _number(clauses, f"{phrases.capital(setting)}:")
-    first, *others = clauses
-    return " ".join(map(_sentence, [f"{setting}, {first}", *others]))
-
-
 def surely_said(claims: Sequence[Claim]) -> list[Claim]:
-    """Return the claims that every kind of text makes equally strongly.
+    """Return the claims that every kind of text makes, as far as all make them.
 
     "The red lamp on the left is gone" is said of a lamp that disappeared, and also of one that only
-    moved.
+    moved: no red lamp is on the left. Of a lamp to the left of a ball, it denies nothing that a
+    claim can say.
     """
     teller = Teller(claims, Random(0))
-    weaker: list[Claim] = []
-    for first, second in zip(teller.object_claims(0), teller.object_claims(1), strict=False):
-        for present, absent in ((first, second), (second, first)):
-            if not _denies(present, absent):
-                continue
-            if present.selector != absent.selector or teller.relation(present):
-                weaker.append(absent)
-    return [claim for claim in claims if claim not in weaker]
+    related = [claim.selector for claim in claims if teller.relation(claim)]
+    return [
+        claim
+        for claim in _deny_as_named(claims)
+        if claim.kind != "absent" or claim.selector not in related
+    ]
+
+
+def are_same_claims(first: Sequence[Claim], second: Sequence[Claim]) -> bool:
+    """Return whether two texts say the same: equal claims in any order.
+
+    What is gone is denied in the words of what was there, since some kinds of texts say no more.
+    """
+    return set(_deny_as_named(first)) == set(_deny_as_named(second))
+
+
+def _deny_as_named(claims: Sequence[Claim]) -> list[Claim]:
+    """Return the claims; a denial of what the other photograph shows is in the words for that."""
+    said: list[Claim] = []
+    for claim in claims:
+        present = [other for other in claims if other.side != claim.side and _denies(other, claim)]
+        if not present:
+            said.append(claim)
+        for other in present:
+            said.append(claim.model_copy(update={"selector": other.selector}))
+    return list(dict.fromkeys(said))
 
 
 def _sentence(text: str) -> str:
@@ -160,17 +183,20 @@ def _number(clauses: Sequence[str], heading: str = "") -> str:
 
 def _say_image(teller: Teller, side: int) -> str:
     mentions = teller.object_claims(side)
-    present = [teller.phrase_claim(claim) for claim in mentions if claim.kind != "absent"]
+    present = [claim for claim in mentions if claim.kind != "absent"]
     missing = [teller.phrase_claim(claim) for claim in mentions if claim.kind == "absent"]
     missing_phrase = phrases.joined(missing, "or").replace("or no ", "or ")
-    parts = [phrases.joined(present), missing_phrase]
+    parts = [phrases.joined([teller.phrase_claim(claim) for claim in present]), missing_phrase]
     content = " but ".join(filter(None, parts))
     place = teller.of_kind("place").get(side)
-    is_mentioned = side == 1 and teller.place  # by the first image's sentence
-    if place and not is_mentioned:
+    if place:
         content = f"{content} {phrases.within(place)}"
-    kind = "image" if present else "image_without"
-    return teller.say(kind, ordinal=ORDINALS[side], things=content)
+    kind = "image_second" if side == 1 else "image"
+    if not present:
+        kind = f"{kind}_without"
+    is_plural = bool(present) and present[0].count > 1
+    verbs = PLURAL_VERBS if is_plural else SINGULAR_VERBS
+    return teller.say(kind, ordinal=ORDINALS[side], things=content, is_=verbs["is_"])
 
 
 def _say_changes(teller: Teller) -> Iterator[str]:
@@ -179,7 +205,7 @@ def _say_changes(teller: Teller) -> Iterator[str]:
         yield _say_change(before, after, teller)
     places = teller.of_kind("place")
     if places and not teller.place:
-        yield teller.say("places", first=places[0], second=places[1])
+        yield teller.say("places", first_place=places[0], second_place=places[1])
 
 
 def _say_change(
@@ -193,22 +219,15 @@ def _say_change(
     if after is None:
         return _say_single(before, teller)
     if _denies(before, after):
-        return _say_gone(before, teller)
+        return teller.say("gone", **_wording_values(before, teller))
     if _denies(after, before):
         return teller.say("new", **_wording_values(after, teller))
-    is_versus = teller.rng.random() < VERSUS_SHARE
     has_same_words = before.selector == after.selector
     kinds = {before.kind, after.kind}
-    if is_versus:
-        return _say_versus(before, after, teller)
     if has_same_words and kinds == {"count"}:
         return _say_numbers(before, after, teller)
     if not has_same_words and kinds == {"exists"}:
         return _say_became(before, after, teller)
-    return _say_versus(before, after, teller)
-
-
-def _say_versus(before: Claim, after: Claim, teller: Teller) -> str:
     return teller.say(
         "versus", first=teller.phrase_claim(before), second=teller.phrase_claim(after)
     )
@@ -216,18 +235,8 @@ def _say_versus(before: Claim, after: Claim, teller: Teller) -> str:
 
 def _say_single(claim: Claim, teller: Teller) -> str:
     """Word a change that has a claim about one image only."""
-    return teller.say("single", ordinal=ORDINALS[claim.side], things=teller.phrase_claim(claim))
-
-
-def _say_gone(claim: Claim, teller: Teller) -> str:
     values = _wording_values(claim, teller)
-    carrier = claim.selector.rests_on
-    if carrier is None:
-        return teller.say("gone", **values)
-    # It was taken off the object that it rested on.
-    support = f" {phrases.surface('rests_on', carrier)}"
-    values = {name: value.replace(support, "") for name, value in values.items()}
-    return teller.say("taken", carrier=phrases.with_article(carrier), **values)
+    return teller.say("single", ordinal=ORDINALS[claim.side], things=values["a_thing"], **values)
 
 
 def _say_numbers(
@@ -237,14 +246,15 @@ def _say_numbers(
 ) -> str:
     selector = before.selector
     verbs = SINGULAR_VERBS if after.count == 1 else PLURAL_VERBS
+    first_verbs = SINGULAR_VERBS if before.count == 1 else PLURAL_VERBS
     return teller.say(
         "numbers",
-        things=phrases.noun(selector, 2) + phrases.tail(selector, 2),
-        first=phrases.spell_number(before.count),
-        second=phrases.spell_number(after.count),
+        first_count=phrases.spell_number(before.count),
+        second_count=phrases.spell_number(after.count),
         first_things=phrases.some(selector, before.count),
         second_things=phrases.some(selector, after.count),
         is_=verbs["is_"],
+        first_was=first_verbs["was"],
     )
 
 
@@ -274,75 +284,149 @@ def _say_became(
 ) -> str:
     old = before.selector.model_dump()
     new = after.selector.model_dump()
-    changed = [name for name in old if old[name] != new[name]]
-    is_named = all(old[name] and new[name] for name in changed)
+    changed = {name for name in old if old[name] != new[name]}
     relation = teller.relation(after)
     values = _wording_values(before, teller)
     values["new_thing"] = teller.phrase_claim(after)
-    if is_named and set(changed) <= set(PLACED):
-        positions = [phrases.surface(name, new[name]) for name in PLACED if name in changed]
-        return teller.say("became_place", **values, new=" ".join(positions) + relation)
     if "shape" in changed:
         return teller.say("replaced", **values)
-    name = changed[0]
-    if len(changed) > 1 or old[name] is None or new[name] is None or relation:
+    is_named = all(old[name] and new[name] for name in changed)
+    is_beside = bool(relation) and changed.isdisjoint(POSITION)
+    if not is_named or is_beside or not changed <= {*SINGLE, *POSITION}:
         return teller.say("became", **values)
-    return teller.say(f"became_{name}", **values, new=phrases.surface(name, new[name]))
+    values["new"] = _name_attributes(after, changed) + relation
+    if changed <= set(POSITION):
+        if relation:
+            return teller.say("became_place_beside", **values)
+        return teller.say("became_place", **values | _contrast_values(before, after, teller))
+    if len(changed) > 1:
+        kind = "became" if changed & {"pose", "text"} else "became_several"
+        return teller.say(kind, **values)
+    [name] = changed
+    return teller.say(f"became_{name}", **values | _contrast_values(before, after, teller))
+
+
+def _name_attributes(claim: Claim, names: Collection[str]) -> str:
+    """Return the words of some attributes: "small and on the left in the background".
+
+    A new column is named with the depth, and a new depth with the column.
+    """
+    words: list[str] = []
+    selector = claim.selector
+    for name in SINGLE:
+        value = getattr(selector, name)
+        if name in names and value:
+            words.append(phrases.surface(name, value))
+    if not set(POSITION).isdisjoint(names):
+        values = [(name, getattr(selector, name)) for name in POSITION]
+        words.append(" ".join(phrases.surface(name, value) for name, value in values if value))
+    return phrases.joined(words)
+
+
+def _contrast_values(before: Claim, after: Claim, teller: Teller) -> dict[str, str]:
+    """Return the words for a change of one attribute or of the position.
+
+    ``it`` is the object without them: "the duck is facing away instead of left".
+    """
+    old = before.selector
+    new = after.selector
+    changed = [name for name in type(old).model_fields if getattr(old, name) != getattr(new, name)]
+    names = POSITION if changed[0] in POSITION else (changed[0],)
+    rest = old.model_copy(update=dict.fromkeys(names))
+    relation = teller.relation(before)
+    if changed[0] == "text":
+        return {
+            "it": phrases.the(rest) + relation,
+            "bare_it": phrases.bare(phrases.the(rest)) + relation,
+            "old": f"'{old.text}'",
+            "new": f"'{new.text}'",
+        }
+    old_words = _name_attributes(before, names)
+    new_words = _name_attributes(after, names)
+    return {
+        "it": phrases.the(rest) + relation,
+        "bare_it": phrases.bare(phrases.the(rest)) + relation,
+        "old": old_words,
+        "new": new_words,
+        "old_way": old_words.removeprefix("facing "),
+        "old_spot": spot_of(old_words),
+        "new_spot": spot_of(new_words),
+        "old_state": old_words.split()[-1],
+        "does": do_pose(new_words),
+        "with_pose": new_words,
+    }
+
+
+def spot_of(position: str) -> str:
+    """Return a position as a place to move from: "the left in the background"."""
+    return position.removeprefix("on ").removeprefix("in ")
+
+
+def do_pose(pose: str) -> str:
+    """Return a pose as a verb phrase: "has its lid open", "is lying open"."""
+    if pose.startswith("with "):
+        return f"has {pose.removeprefix('with ')}"
+    return f"is {pose}"
 
 
 def _say_unchanged(teller: Teller, kind: Kind) -> str:
-    same = teller.say("unchanged")
-    statements = [same, *_say_views(teller)]
-    objects = phrases.joined([teller.phrase_claim(claim) for claim in teller.object_claims(0)])
-    setting = teller.place
-    if objects and setting:
-        setting = phrases.within(setting)
-    content = " ".join(filter(None, [objects, setting]))
-    shows = f"both images show {content}"
-    if kind == "list":
-        return _number([*statements, shows])
-    if kind == "short":
-        return _sentence(f"{', '.join(statements)}: {content}")
-    sentences = [_sentence("; ".join(statements)), _sentence(shows)]
+    content = _say_content(teller)
+    same = [teller.say("unchanged"), *_say_views(teller)]
+    if kind == "template":
+        return UNCHANGED.format(first=content, second=phrases.capital("; ".join(same)))
+    mentions = teller.object_claims(0)
+    is_plural = bool(mentions) and mentions[0].count > 1
+    verbs = PLURAL_VERBS if is_plural else SINGULAR_VERBS
+    both = teller.say("both", things=content, is_=verbs["is_"])
     if kind == "sentences":
-        sentences.reverse()
-    return " ".join(sentences)
+        return _join_clauses([both, *same], kind)
+    return _join_clauses([*same, both], kind)
+
+
+def _say_content(teller: Teller) -> str:
+    """Return the objects of both photographs and their place."""
+    objects = phrases.joined([teller.phrase_claim(claim) for claim in teller.object_claims(0)])
+    if objects and teller.place:
+        return f"{objects} {phrases.within(teller.place)}"
+    return objects or teller.place
 
 
 def _say_views(teller: Teller) -> list[str]:
     """Return a clause about light and viewpoint, if any of them differs."""
-    differing: dict[str, tuple[str, str]] = {}
+    differing: dict[Phrased, tuple[str, str]] = {}
     for name in VIEWS:
         by_side = teller.of_kind(name)
         if len(set(by_side.values())) > 1:
             differing[name] = (by_side[0], by_side[1])
     if not differing:
         return []
-    contrasts = [PHOTOGRAPHS.get(pair) for pair in differing.values()]
-    if all(contrasts):
-        return [
-            teller.say("view_photograph", changes=phrases.joined(list(filter(None, contrasts))))
-        ]
+    unusual = _find_unusual(differing)
+    if unusual:
+        return [_say_photographs(unusual, teller)]
     values: dict[str, str] = {}
-    if "viewpoint" in differing:
-        values["first_viewpoint"], values["second_viewpoint"] = differing["viewpoint"]
-    if "light" in differing:
-        values["light"] = _contrast_lights(*differing["light"])
+    for name, (first, second) in differing.items():
+        values[f"first_{name}"] = first
+        values[f"second_{name}"] = second
     kind = "view_both" if len(differing) > 1 else f"view_{next(iter(differing))}"
     return [teller.say(kind, **values)]
 
 
-def _contrast_lights(first: str, second: str) -> str:
-    """Return how the second light differs: "is dimmer and comes from the left"."""
-    old = LIGHT.fullmatch(first)
-    new = LIGHT.fullmatch(second)
-    if not old or not new:
-        return f"differs, {first} in the first image and {second} in the second"
-    changes: list[str] = []
-    if old[1] != new[1]:
-        changes.append("is dimmer" if new[1] == "dim" else "is brighter")
-    if old[2] != new[2]:
-        changes.append(f"is {new[2]} instead of {old[2]}")
-    if old[3] != new[3]:
-        changes.append(f"comes {new[3]}")
-    return phrases.joined(changes)
+def _find_unusual(differing: Mapping[Phrased, tuple[str, str]]) -> dict[int, list[str]]:
+    """Return by side what the photograph is beside a usual one; none unless all words say so."""
+    unusual: dict[int, list[str]] = {}
+    for name, (first, second) in differing.items():
+        if first == USUAL[name] and second in UNUSUAL:
+            unusual.setdefault(1, []).append(UNUSUAL[second])
+        elif second == USUAL[name] and first in UNUSUAL:
+            unusual.setdefault(0, []).append(UNUSUAL[first])
+        else:
+            return {}
+    return unusual
+
+
+def _say_photographs(unusual: Mapping[int, list[str]], teller: Teller) -> str:
+    changes = {side: phrases.joined(names) for side, names in unusual.items()}
+    if len(changes) == 2:
+        return teller.say("view_photographs", first_changes=changes[0], second_changes=changes[1])
+    [side] = changes
+    return teller.say("view_photograph", ordinal=ORDINALS[side], changes=changes[side])

@@ -53,70 +53,56 @@ TRUE = (
         "a scene without a mug or a red ball",
     ),
     template(
-        "a green metal sign reading 'OPEN', and no blue ball",
-        "three objects in all but no red ceramic mug",
+        "a green metal sign that says 'OPEN', but no blue ball", "a box but no red ceramic mug"
     ),
     template(
         "a blue wooden box with its lid open but no blue ball",
-        "a wooden table-top that has a sign but lacks a mug",
+        "a wooden table-top with a sign but without a mug",
     ),
-    "Image 1 contains a red ceramic mug, whereas Image 2 has no red ceramic mug.",
-    "In Image 1, the red metal ball stands to the left of the red ceramic mug.",
+    "Image 1 has a red ceramic mug, but Image 2 has no red ceramic mug.",
+    "In Image 1, the red metal ball is to the left of the red ceramic mug.",
     (
         "On a wooden table-top, the red metal ball has turned blue. The red mug to the right of "
-        "the "
-        "green sign is gone."
+        "the green sign is gone."
     ),
-    (
-        "Ball now blue; no more red ceramic mug; four objects in all in the first image, on a "
-        "wooden "
-        "table-top."
-    ),
+    "Red ball now blue; red ceramic mug gone; one green sign instead of one.",
+    "The only red mug is missing, the red metal ball is blue now.",
     (
         "1. The first image shows a mug but no blue ball.\n2. There is no mug or red ball in the "
         "second image."
     ),
-    (
-        "Looking at the second image, one finds no mug or red ball. Nowhere in the second image is "
-        "there any mug."
-    ),
-    "The red ball was swapped for a blue ball. Minus a red ceramic mug; blue now: the red ball.",
-    (
-        "One green sign instead of one; a blue wooden box with its lid open to the right of the "
-        "green "
-        "sign, then one."
-    ),
-    (
-        "Differences:\n1. Counting the objects: One counts four objects in Image 1 and three "
-        "objects "
-        "in Image 2."
-    ),
+    "In the first image there is a red ball. The second has no red ball or mug.",
+    "There was a red mug before, now there is none. There is a blue ball instead of the red ball.",
+    "The first image has one green sign, the second has one.",
+    "Differences:\n1. Object types: There is a mug in Image 1 but not in Image 2.",
 )
 FALSE = (
     template("a large red metal ball", "a blue metal ball"),
     template("a red metal ball", "a blue metal ball on the right"),
     template("a scene without a red ball", "a blue metal ball"),
-    template("a red metal ball", "a wooden table-top where one sees a ceramic mug"),
+    template("a red metal ball", "a wooden table-top with a ceramic mug"),
     template("two red metal balls", "a blue metal ball"),
-    template("a green metal sign reading 'EXIT'", "no mug"),
-    template("a red metal ball", "the same scene, in which no object has changed"),
-    "A red metal ball can be seen in Image 2 but not in Image 1.",
-    "Both images contain a ceramic mug.",
-    "In Image 1, the red metal ball stands to the right of the red ceramic mug.",
-    "One counts four objects in Image 1 and two objects in Image 2.",
-    "No object was added, taken away or replaced by another.",
+    template("a green metal sign that says 'EXIT'", "no mug"),
+    "The scene remains the same.",
+    "There is a red metal ball in Image 2 but not in Image 1.",
+    "Both images show a ceramic mug.",
+    "In Image 1, the red metal ball is to the right of the red ceramic mug.",
+    "No object was added, removed or replaced.",
     (
-        "Only the light differs: warm light from the left in Image 1, cool light from the right in "
-        "Image 2."
+        "Only the light is different: bright warm light from the left in Image 1, cool light from "
+        "the right in Image 2."
     ),
     "The red metal ball has turned green.",
     "The red metal ball to the right of the green sign has turned blue.",
     "A red ceramic mug has been added.",
     "The blue wooden box is gone.",
-    "The number of red balls has gone from one to two.",
+    "There are two red balls instead of one.",
+    "The green sign says 'EXIT' instead of 'OPEN'.",
+    "The green sign says 'OPEN' instead of 'EXIT'.",
+    "The green sign moved from the left to the right.",
+    "The second image is just darker.",
     "There is no blue ball or green sign in the second image.",
-    "No change, only the light comes from the left: a wooden table-top.",
-    "Everything is lit by cool light from the right.",
+    "The scene is lit by cool light from the right.",
 )
 
 
@@ -141,7 +127,7 @@ def test_what_is_not_understood_is_never_taken_for_true(said):
 
 def test_a_definite_phrase_that_fits_several_things_is_ambiguous():
     pair = (graph(BALL, MUG, BLUE.model_copy(update={"id": "other"})), PAIR[1])
-    said = READER.read("In Image 1, the metal ball stands to the left of the red ceramic mug.").said
+    said = READER.read("In Image 1, the metal ball is to the left of the red ceramic mug.").said
     assert [one.look for one in said if is_ambiguous(one, pair)] == [
         (("material", "metal"), ("shape", "ball"))
     ]

@@ -43,31 +43,27 @@ SPOKEN = {
         "in the middle ground": "middle",
         "in the background": "back",
     },
-    "rests_on": {f"on top of a {shape}": shape for shape in ("box", "book", "cube", "cylinder")},
+    "rests_on": {f"on a {shape}": shape for shape in ("box", "book", "cube", "cylinder")},
     "facing": {
         "facing left": "left",
         "facing right": "right",
-        "facing the viewer": "front",
+        "facing the camera": "front",
         "facing away": "back",
     },
 }
 """Words that are not the graph's own."""
-TEXT = r"reading '([^']*)'"
+TEXT = r"that says? '([^']*)'"
 RELATIONS = ("to the left of", "to the right of", "in front of", "behind")
-SAME = (
-    r"(?:the|an) (?:very same|same|unchanged) scene|unchanged|in which no object has changed|no "
-    r"change in the scene"
-    r"|without any change to its objects|with nothing added, taken away or altered|with not one "
-    r"object changed"
-    r"|with every object just as it was|since nothing in the scene has changed"
-)
-"""Phrases that say that nothing has changed."""
-GLUE = (
-    r"and|but|or|with|that has|has|that|where one sees|where the camera has caught|a scene|at "
-    r"all|in all|again"
-    r"|all of it|including|included|just as well|photographed|lit by|lit|from|under"
-    r"|arranged there|serves as the setting for"
-)
+DARKER = {
+    "darker": "dim light",
+    "brighter": "bright light",
+    "warmer in colour": "warm light",
+    "cooler in colour": "cool light",
+    "blurred": "soft focus",
+    "a little closer": "a closer view",
+}
+"""What a photograph is beside one in usual light and the usual view."""
+GLUE = r"and|but|or|with|a scene|lit by|seen from|from|in"
 SIDES = {"first": (0,), "second": (1,), "both": (0, 1), "gone": (0,), "new": (1,)}
 """Of which photographs the groups of a rule speak."""
 DENIALS = r"(?:without|that lacks|lacks|no sign of)"
@@ -141,9 +137,9 @@ class Reader:
             for kind in ("light", "viewpoint", "place")
         }
         self.kinds |= dict.fromkeys(PREPOSITIONS, "place")
-        counts = rf"one or more|the (?:{_any(NUMBERS)})|{_any(NUMBERS)}|\d+|an?|any|the"
+        counts = rf"one or more|the (?:only|{_any(NUMBERS)})|{_any(NUMBERS)}|\d+|an?|any|the"
         self._token = re.compile(
-            rf"(?P<same>{SAME})(?![\w-])|(?P<deny>{DENIALS})\b|(?P<whole>{whole})"
+            rf"(?P<deny>{DENIALS})\b|(?P<whole>{whole})"
             rf"|(?:(?:on|in) )?(?:the same |the |an? )(?P<place>{places})\b"
             rf"|(?:(?P<count>{counts}) )?(?P<looks>(?:(?:{looks}) "
             rf")*)(?P<shape>{_any(self.values['shape'])}|object)"
@@ -151,15 +147,15 @@ class Reader:
             rf"|(?P<beside>{_any(RELATIONS)})\b|(?P<glue>(?:{GLUE}|[,;:])(?!\w))|(?P<rest>\S+)",
             re.IGNORECASE,
         )
-        self._attributes = re.compile(
-            rf"(?:an? )?(?:(?:{looks}|{after}|{TEXT}|one)(?: |$))+", re.IGNORECASE
-        )
+        self._attributes = re.compile(rf"(?:(?:{looks}|{after}|{TEXT}|and)(?: |$))+", re.IGNORECASE)
         where = rf"(?:{_any((*SPOKEN['column'], *SPOKEN['depth']))})"
         names = {
             "VERB": "[a-z]+",
             "REL": _any(RELATIONS),
             "WHERE": rf"{where}(?: {where})?",
             "COUNT": _any((*NUMBERS, "all")),
+            "WAY": "left|right|away|the camera",
+            "DARK": rf"(?:{_any(DARKER)})(?: and (?:{_any(DARKER)}))?",
         }
         rules = [
             line for line in SENTENCES.read_text().splitlines() if line and not line.startswith("#")
@@ -198,11 +194,10 @@ class Reader:
             )
             if found is not None:
                 return found
-        parts = (
-            [self._read_sentence(part) for part in sentence.split("; ")]
-            if "; " in sentence
-            else [None]
-        )
+        mark = next((mark for mark in ("; ", ", ") if mark in sentence), None)
+        if mark is None:
+            return None
+        parts = [self._read_sentence(part) for part in sentence.split(mark)]
         return None if None in parts else [said for part in parts for said in part or ()]
 
     def _apply(self, groups: Mapping[str, str]) -> list[Said] | None:
@@ -214,7 +209,7 @@ class Reader:
             else ("first", "second").index(groups["o"].lower())
         )
         found: list[Said] = [Said(0, "same")] if "same" in groups else []
-        where = self._look(f"{groups.get('where', '')} on top of {groups.get('off', '')}")
+        where = self._look(groups.get("where", ""))
         for name, group in groups.items():
             for side in {**dict.fromkeys(("here", "only", "nowhere"), (here,)), **SIDES}.get(
                 name, ()
@@ -237,10 +232,17 @@ class Reader:
         things = [one for one in found if one.kind == "things"]
         rest = [self._read_sentence(groups["rest"])] if "rest" in groups else [[]]
         rest += [self._related(groups, here)] if "rel" in groups else []
-        rest += [self._became(things, groups["to"])] if "to" in groups else []
+        if "old" in groups and things:
+            old = self._look(_as_look(groups["old"], groups["to"]))
+            look = tuple(sorted((dict(things[0].look) | old).items()))
+            if not old:
+                return None
+            found[found.index(things[0])] = things[0] = replace(things[0], look=look)
+        rest += [self._became(things, _as_look(groups["to"]))] if "to" in groups else []
         rest += [self._numbers(things, groups)] if {"n1", "n2"} & groups.keys() else []
         rest += [self._parts(things, groups["parts"])] if "parts" in groups else []
-        rest += [_light_of(groups["light"])] if "light" in groups else []
+        for name, side in (("darker", here), ("darker1", 0), ("darker2", 1)):
+            rest += [_light_of(groups[name], side)] if name in groups else []
         return None if None in rest else found + [said for part in rest for said in part or ()]
 
     def _became(self, named: Sequence[Said], words: str) -> list[Said] | None:
@@ -306,9 +308,7 @@ class Reader:
         for match in self._token.finditer(text):
             if match["rest"]:
                 return None
-            if match["same"]:
-                found.append(Said(side, "same"))
-            elif match["place"]:
+            if match["place"]:
                 [value] = [
                     one
                     for one in self.kinds
@@ -349,6 +349,8 @@ class Reader:
         low, high = (2 if match["plural"] else 1), MANY
         if number == "one or more":
             low = 1
+        elif number == "only":
+            low = high = 1
         elif number in NUMBERS or number.isdigit():
             low = high = _count(number)
         if denied:
@@ -372,22 +374,34 @@ def _count(word: str) -> int:
     return int(word) if word.isdigit() else NUMBERS.index(word.lower())
 
 
-def _light_of(words: str) -> list[Said] | None:
-    """Read what follows "the light": "is dimmer, is warm instead of cool and comes from the
-    left"."""
+def _as_look(words: str, like: str = "") -> str:
+    """Return what a thing is like as words that follow its noun; ``like``: such words of the other
+    photograph."""
+    if words.startswith("'"):
+        return f"that says {words}"
+    if words.startswith("its "):
+        return f"with {words}"
+    if re.match("the (?:left|right)", words):
+        return f"on {words}"
+    if words.startswith("the ") and not like.startswith("facing"):
+        return f"in {words}"
+    if like.startswith("facing") and not words.startswith("facing"):
+        return f"facing {words}"
+    if re.match("its|with its|lying", like):
+        return _as_look(" ".join([*like.split()[:-1], words]))
+    return words
+
+
+def _light_of(words: str, side: int) -> list[Said]:
+    """Read how a photograph differs from one in usual light and the usual view."""
     found: list[Said] = []
-    for part in re.split(r", | and ", words.lower()):
-        if match := re.fullmatch(r"is (dimmer|brighter)", part):
-            levels = ("bright", "dim") if match[1] == "dimmer" else ("dim", "bright")
-            found += [Said(side, "light", value=f"{level} .*") for side, level in enumerate(levels)]
-        elif match := re.fullmatch(r"is (\w+) instead of (\w+)", part):
-            found += [
-                Said(side, "light", value=f".*\\b{match[2 - side]} light.*") for side in (0, 1)
-            ]
-        elif match := re.fullmatch(r"comes (from .+)", part):
-            found.append(Said(1, "light", value=f".* {match[1]}"))
-        else:
-            return None
+    for part in words.lower().split(" and "):
+        kind, usual = (
+            ("light", "usual light")
+            if DARKER[part].endswith("light")
+            else ("viewpoint", "the usual view")
+        )
+        found += [Said(side, kind, value=DARKER[part]), Said(1 - side, kind, value=usual)]
     return found
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from pairwright.prompts import difference_verbs, load_prompt, load_wordings
+from pairwright.prompts import load_prompt, load_wordings
 from pairwright.schemas.claims import Claim, Graphs, Selector, is_true_claim
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, make_key
@@ -37,8 +37,7 @@ from pairwright.tasks.evaluation.benchmarks.described_pairs import (
 )
 from pairwright.tasks.evaluation.measured import Measured, measure_mean, measure_ratios
 from pairwright.tasks.evaluation.read_captions import Record
-from pairwright.tasks.scenes.read_phrases import read_phrases
-from pairwright.tasks.texts.differences import Difference, read_composed
+from pairwright.tasks.scenes.read_claims import read_claims
 from pairwright.tasks.texts.words import affirmed, says_no_change
 
 ALSO = {
@@ -355,28 +354,16 @@ def _check_claims(text: str, graphs: Graphs) -> tuple[bool, int, int]:
 
     A true answer is specific to the order of the images.
     """
-    wordings = load_wordings("answer_sentences").kinds["unchanged"]
-    unchanged = tuple(wording.text for wording in wordings)
-    is_unchanged = text.lower().startswith(unchanged) or says_no_change(text)
-    claims = _read_claims(text, is_unchanged=is_unchanged)
+    claims: Sequence[Claim] = read_claims(text).claims
+    if says_no_change(text.split(". ")[0]):  # in any words
+        claims = [Claim(side=0, kind="no_change"), *claims]
+    claims = list(dict.fromkeys(claims))
     verdicts = [is_true_claim(claim, graphs) for claim in claims]
+    is_unchanged = any(claim.kind == "no_change" for claim in claims)
     exchanged = (graphs[1], graphs[0])
     is_specific = is_unchanged or not all(is_true_claim(claim, exchanged) for claim in claims)
     is_true = bool(verdicts) and all(verdicts) and is_specific
     return is_true, sum(verdicts), len(verdicts)
-
-
-def _read_claims(text: str, *, is_unchanged: bool) -> list[Claim]:
-    """Return the readable statements of an answer."""
-    claims: list[Claim] = []
-    if is_unchanged:
-        claims.append(Claim(side=0, kind="no_change"))
-    difference = read_composed(text, difference_verbs())
-    if isinstance(difference, Difference) and (difference.verbs or is_unchanged):
-        first_half = difference.first_half
-        second_half = difference.second_half if difference.verbs else first_half
-        claims += read_phrases(first_half, second_half).claims
-    return claims
 
 
 def open_scene_pairs(data: Data) -> Exam:

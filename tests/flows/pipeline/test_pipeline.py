@@ -18,7 +18,17 @@ VECTORS = ["embeddings", "admitted", "neighbours", "similar_pairs"]
 STEPS = ["targets", "tags", "boxes", "masks", "elements", "removals", "inspected"]
 CAPTIONING = ["captions", "described", "differences", "comparisons"]
 TEXTS = ["splits", "swapped", "edited", "retrieved"]
-USUAL = ["images", *VECTORS, "pairs", *CAPTIONING, *TEXTS, *STEPS, "rejections", "preferences"]
+USUAL = [
+    "images",
+    *VECTORS,
+    "pairs",
+    *CAPTIONING,
+    *TEXTS,
+    *STEPS,
+    "rejections",
+    "withheld",
+    "preferences",
+]
 
 
 def photographs(**sections):
