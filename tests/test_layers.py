@@ -29,7 +29,7 @@ HEAVY_INSIDE = "drjit httpcore httpx httpx2 open_clip openai safetensors starlet
 """Too heavy for a start, too, but light beside what is done with them."""
 LAZY = {
     "pairwright.flows.verbs": 35,
-    "pairwright.flows.dataset": 7,
+    "pairwright.flows.dataset": 8,
     "pairwright.flows.versions.table": 1,
 }
 """The command line and the facade, with how many of our modules they load when one verb or method
@@ -99,6 +99,7 @@ def may_import(package: str, every: set[str]) -> set[str]:
             "tasks.store": set[str](),
             "tasks.images": set[str](),
             "tasks.planting": {"tasks.images", "tasks.scenes"},
+            "tasks.scenes": {"tasks.images", "tasks.store", "tasks.texts"},
         }
         return {package, "schemas", "prompts"} | below.get(package, {"tasks.store", "tasks.images"})
     if package.startswith("tasks"):

@@ -17,8 +17,12 @@ from tests.fixtures.rows import row_of
 PAIR = pair_row("a", "b")
 TABLE_OF = {"swapped": "controlled", "same": "controlled"}
 SCORES = {
-    **{"swapped": 0.5, "same": 1.0, "grounded": 0.1},
-    **{"regions": 1.0, "confirmed": 0.9, "judged": 4.0},
+    "swapped": 0.5,
+    "same": 1.0,
+    "grounded": 0.1,
+    "regions": 1.0,
+    "confirmed": 0.9,
+    "judged": 4.0,
 }
 
 
