@@ -14,9 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pairwright.schemas.claims import Claim, Graphs, Selector, is_no_change, is_true_claim
+from pairwright.schemas.claims import (
+    Claim,
+    Graphs,
+    Selector,
+    is_no_change,
+    is_true_claim,
+)
 from pairwright.schemas.rows import DifferenceRow
 from pairwright.schemas.scene import SceneGraph, SceneObject
+from pairwright.tasks.scenes.read_claims import read_claims
 from pairwright.tasks.scenes.read_phrases import UNREADABLE, read_phrases
 from pairwright.tasks.texts.words import WORD, affirmed
 
@@ -133,6 +140,9 @@ def judge_text(row: DifferenceRow, graphs: Graphs) -> Judgement:
         if is_no_change(graphs):
             return Judgement(Verdict.TRUE)
         return Judgement(Verdict.FALSE, NOT_UNCHANGED)
+    reading = read_claims(use_known_words(row.text))
+    if reading.understood:
+        return _judge_claims(reading.claims, graphs)
     halves = (use_known_words(row.first_half), use_known_words(row.second_half))
     claims = [*read_half(halves[0], 0), *read_half(halves[1], 1)]
     planted = _planted_shapes(graphs)
@@ -146,6 +156,15 @@ def judge_text(row: DifferenceRow, graphs: Graphs) -> Judgement:
         return Judgement(Verdict.TRUE)
     if _may_tell(of_planted, halves, graphs):
         return Judgement(Verdict.UNCLEAR, MAY_TELL)
+    return Judgement(Verdict.FALSE, NOTHING_NAMED)
+
+
+def _judge_claims(claims: Sequence[Claim], graphs: Graphs) -> Judgement:
+    """Return the verdict about a text of which every word was understood."""
+    if not all(_holds(claim, graphs) for claim in claims):
+        return Judgement(Verdict.FALSE, WRONG)
+    if any(claim.kind != "no_change" and _tells(claim, graphs) for claim in claims):
+        return Judgement(Verdict.TRUE)
     return Judgement(Verdict.FALSE, NOTHING_NAMED)
 
 

@@ -25,7 +25,7 @@ from operator import attrgetter
 from pairwright.schemas import checks
 from pairwright.schemas.config import ConfirmingConfig
 from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, Images, Pairs
-from pairwright.tasks.captioning.split_claims import split_half
+from pairwright.tasks.captioning.split_claims import read_description, split_half
 from pairwright.tasks.captioning.validators import IMAGES, PAIRS, Two, check_text, pair_images
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.ask_yes_no import Verdict, ask_yes_no
@@ -111,6 +111,11 @@ async def _split_description(
 ) -> list[Statement]:
     """Return the statements of both halves; those about each image are different."""
     statements: list[Statement] = []
+    by_grammar = read_description(row.text)
+    if by_grammar is not None:
+        for side, sentences in enumerate(by_grammar):
+            statements += [Statement(side, text) for text in sentences[: config.max_statements]]
+        return statements
     for side, half in enumerate(row.halves):
         verb = row.verbs[side] if side < len(row.verbs) else "shows"
         texts = await split_half(

@@ -1,6 +1,6 @@
-"""Split half of a description into statements about its image (ours).
+"""Split a description into statements about each image (ours).
 
-Noun phrases of the scene grammar become claims, each worded as a sentence. Another half without a
+What the scene grammar reads becomes claims, each worded as a sentence. Another half without a
 conjunction is one statement; a longer one is split by the served model, as for AdaViP's statements.
 """
 
@@ -9,6 +9,7 @@ from typing import Literal
 
 from pairwright.schemas import phrases
 from pairwright.schemas.claims import Claim
+from pairwright.tasks.scenes.read_claims import read_claims
 from pairwright.tasks.scenes.read_phrases import read_phrases
 from pairwright.tasks.serving.chat import Chat
 from pairwright.tasks.serving.split_text import ask_split
@@ -53,6 +54,19 @@ async def split_half(
     return list(sentences or split_by_rules(whole) or (whole,))
 
 
+def read_description(text: str) -> tuple[list[str], list[str]] | None:
+    """Return the statements of a description about each image; ``None``: it is in other words."""
+    reading = read_claims(text)
+    if not reading.understood:
+        return None
+    statements: tuple[list[str], list[str]] = ([], [])
+    for claim in reading.claims:
+        sentence = word_claim(claim)
+        if sentence not in statements[claim.side]:
+            statements[claim.side].append(sentence)
+    return statements if all(statements) else None
+
+
 def read_statements(half: str) -> list[str]:
     """Return the claims of a half as sentences; none: a word of it was not understood."""
     reading = read_phrases(half, half)
@@ -68,7 +82,12 @@ def word_claim(claim: Claim) -> str:
         return f"There is {phrases.some(claim.selector, 0)}."
     if claim.kind == "place":
         return f"The image was taken {phrases.within(claim.value)}."
+    if claim.kind in ("light", "viewpoint"):
+        return f"The image was taken with {claim.value}."
     if claim.kind == "count":
         verb = "is" if claim.count == 1 else "are"
         return f"There {verb} exactly {phrases.some(claim.selector, claim.count)}."
+    if claim.relation is not None:
+        relation = f"{phrases.SPOKEN[claim.relation]} {phrases.the(claim.other)}"
+        return f"There is {phrases.some(claim.selector)} {relation}."
     return f"There is {phrases.some(claim.selector)}."

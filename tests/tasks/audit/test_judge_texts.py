@@ -39,6 +39,22 @@ FALSE_TEXTS = [
     ("shows a red ball", "shows no ball", (WITH_BALL, WITH_BALL)),
     ("is brighter", "is darker", GONE),
 ]
+POSED = (
+    graph(thing("a", shape="box", colour="red", pose="with its lid open"), MUG),
+    graph(thing("a", shape="box", colour="red", pose="with its lid closed"), MUG),
+)
+WRITTEN = (
+    graph(thing("a", shape="sign", colour="red", text="STOP"), MUG),
+    graph(thing("a", shape="sign", colour="red", text="OPEN"), MUG),
+)
+TRUE_TEXTS += [
+    ("shows a red box with its lid open", "has a red box with its lid closed", POSED),
+    ("shows a sign that says 'STOP'", "has a sign that says 'OPEN'", WRITTEN),
+]
+FALSE_TEXTS += [
+    ("shows a red box with its lid closed", "has a red box with its lid open", POSED),
+    ("shows a sign that says 'OPEN'", "has a sign that says 'STOP'", WRITTEN),
+]
 UNCLEAR_TEXTS = [
     ("shows a red toy", "shows nothing there", GONE),
     ("shows a red ball near the door", "shows a red ball near the dog", (WITH_BALL, SHIFTED)),
@@ -82,6 +98,7 @@ def test_no_change_is_true_of_equal_things_only() -> None:
 def test_a_box_may_be_called_a_cube() -> None:
     graphs = (graph(thing("a", shape="box", colour="red")), graph())
     assert judged("shows a red cube", "is empty", graphs) is Verdict.TRUE
+    assert judged("shows a red cube", "has no red box", graphs) is Verdict.TRUE
 
 
 def test_plurals_have_synonyms_too() -> None:

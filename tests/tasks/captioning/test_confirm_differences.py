@@ -10,7 +10,7 @@ from pairwright.schemas import checks
 from pairwright.schemas.config import ConfirmingConfig
 from pairwright.schemas.rows import CheckRow
 from pairwright.tasks.captioning.confirm_differences import confirm_differences
-from pairwright.tasks.captioning.split_claims import read_statements
+from pairwright.tasks.captioning.split_claims import read_description, read_statements
 from tests.fixtures.asking import ask_stage, assert_no_tokens
 from tests.fixtures.chat_server import Reply, Status
 from tests.fixtures.coloured import IMAGES, PAIR, colour_of, colours_said
@@ -158,6 +158,21 @@ def test_long_halves_are_split_by_the_model() -> None:
 )
 def test_the_scene_grammar_is_read_without_a_model(half, statements) -> None:
     assert read_statements(half) == statements
+
+
+def test_a_description_in_our_words_is_read_as_a_whole() -> None:
+    row = description(
+        "shows a red box with its lid open to the left of the lamp",
+        "has a sign that says 'STOP', but no ball",
+    )
+    assert read_description(row.text) == (
+        [
+            "There is a red box with its lid open.",
+            "There is a red box with its lid open to the left of the lamp.",
+        ],
+        ["There is a sign that says 'STOP'.", "There is no ball."],
+    )
+    assert read_description("The dog is gone.") is None
 
 
 def test_a_hostile_description_adds_neither_images_nor_turns() -> None:
