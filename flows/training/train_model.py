@@ -137,6 +137,7 @@ def prepare_run(
             check_mixed(run)
             check_frozen_parts(version.folder, run.rows)
             run.check_latest()
+            objective.restore(start.config, run, tables)
         return prepared
     try:
         frozen = objective.freeze(start.config, run, tables)

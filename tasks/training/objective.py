@@ -140,6 +140,10 @@ class Objective(Protocol):
         """Write all files that the training reads into the run's folder."""
         ...
 
+    def restore(self, config: TrainConfig, run: Run, tables: DatasetTables) -> None:
+        """Write the files that the training reads again, where a begun run's folder lacks them."""
+        ...
+
     def fit(self, job: Job) -> Ended:
         """Train from the last checkpoint, to the end or until a signal."""
         ...

@@ -83,6 +83,10 @@ class PreferenceObjective:
         mix, refused = mix_datasets(config, run, tables, needs=needs)
         return replace(frozen, mix=mix, refused=[*frozen.refused, *refused])
 
+    def restore(self, config: TrainConfig, run: Run, tables: DatasetTables) -> None:
+        """Do nothing: the rows stay as long as the run."""
+        del config, run, tables
+
     def fit(self, job: Job) -> Ended:
         """Train with transformers' Trainer."""
         from pairwright.tasks.training.fit_preferences import fit_preferences

@@ -24,7 +24,7 @@ from pairwright.tasks.training.check_environment import (
 from pairwright.tasks.training.estimate_memory import need_smaller_batch
 from pairwright.tasks.training.freeze_dataset import freeze_dataset, open_training_table
 from pairwright.tasks.training.losses import needs_of
-from pairwright.tasks.training.namc.feature_tables import CODES, GRIDS, copy_tables
+from pairwright.tasks.training.namc.feature_tables import ABOUT, CODES, GRIDS, copy_tables
 from pairwright.tasks.training.objective import (
     DatasetTables,
     Ended,
@@ -72,6 +72,11 @@ class NamcObjective:
             frozen = freeze_dataset(config, run, table, tables, needs=needs_of(config))
         copy_image_features(config, run, tables)
         return frozen
+
+    def restore(self, config: TrainConfig, run: Run, tables: DatasetTables) -> None:
+        """Copy the features of the images again; a run that was finished has deleted them."""
+        if config.namc.size == PAPER and not (run.folder / PLACES / ABOUT).exists():
+            copy_image_features(config, run, tables)
 
     def fit(self, job: Job) -> Ended:
         """Train in this process."""

@@ -56,6 +56,7 @@ NOT_HERE = {
 BEFORE = {"docs/guides/evaluation.md": ["pairwright train demo --objective sft"]}
 """What a reader has done by then."""
 QUICK = "--set optimiser.max_steps=2 --set output.eval_steps=2"
+PLANTED = "--limit 2 --set planted.max_side=256 --set planted.samples_per_pixel=2"
 SERVES = re.compile(r"pairwright view ")
 BUILD_ALBUM = (
     "pairwright build PHOTOS --profile laptop "
@@ -89,6 +90,7 @@ def stands_for(weights, url):
         "doctor --profile laptop": f"doctor --profile laptop {laptop}",
         "pairing=nouns": f"pairing=nouns --set nouns.model={REAL}",
         "--out demo": f"--out demo {SMALL}",
+        "build planted:PHOTOS": f"build planted:PHOTOS {PLANTED}",
         "make demo": f"pairwright build --out demo {SMALL} && pairwright report demo",
         "make train": "pairwright runs demo",
         "pairwright train demo": f"pairwright train demo {QUICK}",
