@@ -24,6 +24,8 @@ STILL = "still detected (inspection.min_remaining_score=0.25)"
 GREW = "something grew in its place (inspection.min_grown_score=0.35)"
 HALO = "halo along the rim (inspection.max_rim=1)"
 LOOKING = DetectionConfig(detector="grounding-dino", model="of colours")
+LENIENT = {"max_left": 10, "max_shift": 255, "min_texture": 0}
+"""Settings that leave the rest to the detector and the halo."""
 PURE, WEAK = pytest.approx(210 / 255), pytest.approx(50 / 255)
 
 
@@ -120,7 +122,7 @@ def inspected(before, after, *, detection=LOOKING, least=0.25, row=(), **config)
     """Inspect one removal that makes the image ``before`` into ``after`` within the window."""
     image = photograph(before)
     removal = removal_row(image, after, **dict(row))
-    settings = InspectionConfig(detection=detection, **config)
+    settings = InspectionConfig(detection=detection, **(LENIENT | config))
     (made,) = inspect([removal], [image], settings, [detected(image, before, least)])
     assert isinstance(made, InspectionRow)
     assert (made.source_key, made.subject, made.element) == (
