@@ -163,7 +163,7 @@ class InspectionConfig(Section):
     max_rim: Annotated[float, Field(ge=0)] = 0.75
     """Maximum edge along the hole's rim, as a multiple of the strongest edges around; more counts
     as a halo."""
-    max_shift: Annotated[float, Field(ge=0)] = 6.0
+    max_shift: Annotated[float, Field(ge=0)] = 10.0
     """Maximum levels of 255 by which the filling is lighter or darker than its surroundings."""
     min_texture: Annotated[float, Field(ge=0)] = 0.47
     """Minimum roughness of the filling, as a share of its surroundings; less counts as a smear."""

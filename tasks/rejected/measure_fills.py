@@ -5,8 +5,7 @@ or pixels of the rim, so that a single edge of the photograph does not decide:
 
 - *texture*: how rough the filling is, as a share of its surroundings. Smears repeat the colours of
   the border inwards, so roughness is measured outwards, across the rim.
-- *shift*: by how many levels the filling is lighter or darker than what is around it, beyond the
-  steps that the surroundings show farther out.
+- *shift*: by how many levels the filling is lighter or darker than what is around it.
 - *left*: how much of the element's colour is left along the rim, inside of the mask or outside of
   the hole: 0 what is around, 1 the element.
 
@@ -36,10 +35,11 @@ UNSEEN = 0.3  # levels of 255: weaker texture counts as this
 SMOOTH = 2.0  # standard deviation in pixels of the smoothing before steps are measured
 STEP_PAST = 4  # pixels that a step is longer than the feather
 STEP_WIDTH = 3  # rings from which steps start
-STEPS_OUTSIDE = (0, 5, 10, 15)  # pixels beyond the hole at which other steps start
-DEPTH = 6  # pixels of the element along its outline that show its colour
+SKIN = 2  # outermost pixels of a mask, which may be too wide
+DEPTH = 6  # pixels of the element below them that show its colour
 BAND = 3  # width in pixels of what may be left
 GAP = 3  # pixels between it and the surroundings that it is compared with
+AROUND = 6  # width in pixels of these
 FAINT = 8.0  # levels by which an element must differ from its surroundings; less counts as this
 
 
@@ -126,38 +126,30 @@ def _roughness(pixels: RGB, rings: _Rings, used: Bits, arcs: int) -> tuple[Float
 
 
 def _measure_shift(pixels: RGB, rings: _Rings, *, inner: int, outer: int) -> float:
-    """Return the levels of 255 by which the rim's step exceeds those of the surroundings."""
+    """Return the median step in colour across the rim, in levels of 255."""
     import cv2
 
     smooth = np.asarray(cv2.GaussianBlur(pixels.astype(np.float32), (0, 0), SMOOTH), np.float32)
-    length = outer - inner - 1 + STEP_PAST
-    rim = _step(smooth, rings, inner - STEP_WIDTH + 1, length)
-    others = [_step(smooth, rings, outer + 1 + start, length) for start in STEPS_OUTSIDE]
-    return round(max(rim - max(others), 0.0), 2)
-
-
-def _step(smooth: NDArray[np.float32], rings: _Rings, first: int, length: int) -> float:
-    """Return the median step in colour from some rings to those ``length`` pixels farther out."""
     distance = np.rint(rings.distance)
-    used = (distance >= first) & (distance < first + STEP_WIDTH)
-    start, end = rings.outwards(used, length)
+    used = (distance > inner - STEP_WIDTH) & (distance <= inner)
+    start, end = rings.outwards(used, outer - inner - 1 + STEP_PAST)
     if not start.any():
         return 0.0
     step = np.median(smooth[end] - smooth[start], axis=0)
-    return float(np.sqrt(np.mean(step**2)))
+    return round(float(np.sqrt(np.mean(step**2))), 2)
 
 
 def _measure_left(crop: RemovalCrop, *, outer: int) -> float:
     """Return the largest share of the element's colour in a band along the rim."""
-    first = -DEPTH
-    last = outer + PAST + GAP + DEPTH
+    first = -SKIN - DEPTH
+    last = outer + PAST + GAP + AROUND
     before = _Profile(*profile_arcs(crop.before, crop.mask, first=first, last=last), first)
     after = _Profile(*profile_arcs(crop.after, crop.mask, first=first, last=last), first)
-    element = before.mean(first, 0)
+    element = before.mean(first, -SKIN)
     shares: list[float] = []
-    for start in range(1 - DEPTH, outer + PAST - BAND + 1):
+    for start in range(first, outer + PAST - BAND + 1):
         band = after.mean(start, start + BAND)
-        around = after.mean(start + BAND + GAP, start + BAND + GAP + DEPTH)
+        around = after.mean(start + BAND + GAP, start + BAND + GAP + AROUND)
         shares.append(_share_of(band, element, around))
     return round(max(shares, default=0.0), 4)
 

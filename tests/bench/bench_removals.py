@@ -156,9 +156,8 @@ def _cut(filled: Filled) -> Filled:
     x0, y0, x1, y1 = extent(hole_of(filled.mask))
     rows = slice(max(y0 - AROUND, 0), y1 + AROUND)
     columns = slice(max(x0 - AROUND, 0), x1 + AROUND)
-    return Filled(
-        filled.before[rows, columns], filled.after[rows, columns], filled.mask[rows, columns]
-    )
+    parts = [pixels[rows, columns].copy() for pixels in (filled.before, filled.after, filled.mask)]
+    return Filled(*parts)
 
 
 def _is_left_out(kind: str, filled: Filled, removal: Removal) -> bool:

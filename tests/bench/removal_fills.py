@@ -146,8 +146,8 @@ def _wide(removal: Removal, rng: np.random.Generator) -> Filled:
 
 
 def _narrow(removal: Removal, rng: np.random.Generator) -> Filled | None:
-    """Fill a mask that is three pixels too tight with the original: its dilation hides that."""
-    mask = distance_from_zero(removal.mask) > 3
+    """Fill a mask that is two pixels too tight with the original: its dilation hides that."""
+    mask = distance_from_zero(removal.mask) > 2
     return _mask_anew(removal, mask) if mask.sum() >= FEWEST else None
 
 
@@ -295,7 +295,7 @@ GOOD: Mapping[str, Fill] = {
     "with less noise": _softer,
     PATCHED: _patched,
     "the mask 3 pixels too wide": _wide,
-    "the mask 3 pixels too tight": _narrow,
+    "the mask 2 pixels too tight": _narrow,
     "the shadow carried on": _shaded,
 }
 BAD: Mapping[str, Fill] = {
