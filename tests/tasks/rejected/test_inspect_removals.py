@@ -22,7 +22,7 @@ COLOURS = {"red": 0, "green": 1, "blue": 2}
 TAGS = tuple(tag(f"{colour} ball") for colour in COLOURS)
 STILL = "still detected (inspection.min_remaining_score=0.25)"
 GREW = "something grew in its place (inspection.min_grown_score=0.35)"
-HALO = "halo along the rim (inspection.max_rim=0.75)"
+HALO = "halo along the rim (inspection.max_rim=0.9)"
 LOOKING = DetectionConfig(detector="grounding-dino", model="of colours")
 LENIENT = {"max_left": 10, "max_shift": 255, "min_texture": 0}
 """Settings that leave the rest to the detector and the halo."""
