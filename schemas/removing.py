@@ -165,7 +165,7 @@ class InspectionConfig(Section):
     as a halo."""
     max_shift: Annotated[float, Field(ge=0)] = 12.0
     """Maximum levels of 255 by which the filling is lighter or darker than its surroundings."""
-    min_texture: Annotated[float, Field(ge=0)] = 0.5
+    min_texture: Annotated[float, Field(ge=0)] = 0.55
     """Minimum roughness of the filling, as a share of its surroundings; less counts as a smear."""
     max_difference: Annotated[float, Field(ge=0)] = 2.0
     """Maximum difference, in levels of 255 beyond noise, of a rendered removal from the scene

@@ -115,14 +115,14 @@ def _measure_texture(pixels: RGB, rings: _Rings, *, inner: int, outer: int) -> f
 
 
 def _roughness(pixels: RGB, rings: _Rings, used: Bits, arcs: int) -> tuple[Floats, Floats]:
-    """Return each arc's root mean square of the steps of ``STRIDE`` pixels, and their count."""
+    """Return each arc's mean step over ``STRIDE`` pixels, and how many it has."""
     start, end = rings.outwards(used, STRIDE)
-    steps = pixels[end].astype(np.float64) - pixels[start]
-    squares = np.mean(steps**2, axis=1)
+    differences = pixels[end].astype(np.float64) - pixels[start]
+    steps = np.sqrt(np.mean(differences**2, axis=1))
     arc = rings.arc[start]
     counts = np.bincount(arc, minlength=arcs).astype(np.float64)
-    sums = np.bincount(arc, weights=squares, minlength=arcs)
-    return np.sqrt(sums / np.maximum(counts, 1)), counts
+    sums = np.bincount(arc, weights=steps, minlength=arcs)
+    return sums / np.maximum(counts, 1), counts
 
 
 def _measure_shift(pixels: RGB, rings: _Rings, *, inner: int, outer: int) -> float:
