@@ -157,9 +157,16 @@ class InspectionConfig(Section):
     before, if lower."""
     min_grown_score: Share = 0.35
     """Score from which a thing in the hole, not detected there before, counts as grown."""
-    max_rim: Annotated[float, Field(ge=0)] = 1.0
+    max_left: Annotated[float, Field(ge=0)] = 0.55
+    """Maximum share of the element's colour along the hole's rim, inside of the mask or outside of
+    the hole."""
+    max_rim: Annotated[float, Field(ge=0)] = 0.9
     """Maximum edge along the hole's rim, as a multiple of the strongest edges around; more counts
     as a halo."""
+    max_shift: Annotated[float, Field(ge=0)] = 12.0
+    """Maximum levels of 255 by which the filling is lighter or darker than its surroundings."""
+    min_texture: Annotated[float, Field(ge=0)] = 0.55
+    """Minimum roughness of the filling, as a share of its surroundings; less counts as a smear."""
     max_difference: Annotated[float, Field(ge=0)] = 2.0
     """Maximum difference, in levels of 255 beyond noise, of a rendered removal from the scene
     without the element."""

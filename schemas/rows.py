@@ -585,6 +585,13 @@ class InspectionRow(Row):
     rim: float = 0.0
     """Strength of the edge along the hole's rim, as a multiple of the strongest around; 0: too
     small to measure."""
+    texture: float = 1.0
+    """How rough the filling is, as a share of its surroundings; 1: too small to measure."""
+    shift: float = 0.0
+    """Levels (of 255) by which the filling is lighter or darker than its surroundings."""
+    left: float = 0.0
+    """Share of the element's colour along the rim; 0: that of the surroundings, 1: the
+    element's."""
     changed_outside: int = 0
     difference: float = 0.0
     """Levels (of 255) by which a rendered removal differs from the scene without the element; 0:

@@ -1,11 +1,13 @@
 """Check that each removal left no trace and changed nothing else (ours).
 
 Reads ``RemovalRow``, the images and the boxes of the original images; writes one ``InspectionRow``
-per removal. In order: no pixel beyond ``dilate + feather`` of the mask changed; there is no halo
-(``measure_rim``); the detector finds nothing of the element's tag in its hole, and nothing new.
-The detector sees the whole altered image with all tags of the original, since scores depend on
-scale, surroundings and prompt; that of scenes is not used. A rendered removal is compared with the
-light of the scene without the element instead (``measure_difference``).
+per removal. In order: no pixel beyond ``dilate + feather`` of the mask changed; nothing of the
+element is left along the rim; there is no halo (``measure_rim``); the filling is as light and as
+rough as what is around it (``measure_fill``); the detector finds nothing of the element's tag in
+its hole, and nothing new. The detector sees the whole altered image with all tags of the original,
+since scores depend on scale, surroundings and prompt; that of scenes is not used. A rendered
+removal is compared with the light of the scene without the element instead
+(``measure_difference``).
 
 A box is in the hole if at least half of its pixels were filled. A thin object fills little of its
 box; therefore a box also counts if it agrees with one of the element's original boxes. Those are
@@ -14,7 +16,7 @@ them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -39,6 +41,7 @@ from pairwright.tasks.models.detection import Detector, count_detectors, make_de
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import DecodedImage, Ready, in_groups
 from pairwright.tasks.models.scene_models import SceneDetector
+from pairwright.tasks.rejected.measure_fills import UNMEASURED, FillMeasures, measure_fill
 from pairwright.tasks.rejected.measure_removals import RemovalCrop, cut_removal, measure_rim
 from pairwright.tasks.rejected.render_removals import choose_shard_size, measure_difference
 from pairwright.tasks.store.stage import Stage, Uses
@@ -173,7 +176,10 @@ def _area(box: Box) -> float:
 
 
 CHANGED_OUTSIDE = "changed outside"
+LEFT = "its colour is left along the rim"
 HALO = "halo along the rim"
+SHIFTED = "lighter or darker than around"
+SMEARED = "smoother than around"
 NOT_THE_SCENE = "not what the scene shows"
 STILL_THERE = "still detected"
 GROWN = "something grew in its place"
@@ -192,6 +198,7 @@ class Trace:
 
     why: str
     rim: float = 0.0
+    fill: FillMeasures = UNMEASURED
     changed_outside: int = 0
     difference: float = 0.0
     detector_input: tuple[Any, FilledRegion] | None = None
@@ -302,26 +309,32 @@ def _measure_pixels(
         dilate=row.dilate,
         feather=row.feather,
     )
-    why = ""
-    if changed:
-        why = CHANGED_OUTSIDE
-    elif rim > config.max_rim:
-        why = f"{HALO} (inspection.max_rim={config.max_rim:g})"
+    fill = measure_fill(crop, dilate=row.dilate, feather=row.feather)
+    why = CHANGED_OUTSIDE if changed else _judge_pixels(config, rim, fill)
+    trace = Trace(
+        rim=rim,
+        fill=fill,
+        changed_outside=changed,
+        why=why,
+    )
     if detector is None or why:
-        return Trace(
-            rim=rim,
-            changed_outside=changed,
-            why=why,
-        )
+        return trace
     region = FilledRegion(crop.corner, crop.distance <= row.dilate)
     altered = DecodedImage(_paste(pixels, crop))
-    detector_input = (detector.prepare(altered), region)
-    return Trace(
-        rim=rim,
-        changed_outside=changed,
-        why="",
-        detector_input=detector_input,
-    )
+    return replace(trace, detector_input=(detector.prepare(altered), region))
+
+
+def _judge_pixels(config: InspectionConfig, rim: float, fill: FillMeasures) -> str:
+    """Return the first measure of the pixels that is beyond its bound; empty: none."""
+    if fill.left > config.max_left:
+        return f"{LEFT} (inspection.max_left={config.max_left:g})"
+    if rim > config.max_rim:
+        return f"{HALO} (inspection.max_rim={config.max_rim:g})"
+    if fill.shift > config.max_shift:
+        return f"{SHIFTED} (inspection.max_shift={config.max_shift:g})"
+    if fill.texture < config.min_texture:
+        return f"{SMEARED} (inspection.min_texture={config.min_texture:g})"
+    return ""
 
 
 def _paste(pixels: RGB, crop: RemovalCrop) -> RGB:
@@ -407,7 +420,18 @@ def _compare_boxes(
 def _inspection_row(row: RemovalRow, trace: Trace, outcome: InspectionOutcome) -> InspectionRow:
     why, remaining, grown = outcome
     return InspectionRow(
-        key=make_key("inspection", row.key, why, trace.rim, trace.difference, *remaining, *grown),
+        key=make_key(
+            "inspection",
+            row.key,
+            why,
+            trace.rim,
+            trace.fill.texture,
+            trace.fill.shift,
+            trace.fill.left,
+            trace.difference,
+            *remaining,
+            *grown,
+        ),
         source_key=row.key,
         subject=row.image_key,
         element=row.subject,
@@ -418,6 +442,9 @@ def _inspection_row(row: RemovalRow, trace: Trace, outcome: InspectionOutcome) -
         grown=grown.name,
         grown_score=grown.score,
         rim=trace.rim,
+        texture=trace.fill.texture,
+        shift=trace.fill.shift,
+        left=trace.fill.left,
         changed_outside=trace.changed_outside,
         difference=trace.difference,
     )
@@ -436,7 +463,7 @@ def _count_processes(config: InspectionConfig) -> int | None:
 
 STAGE = Stage(
     name="inspected",
-    version=2,
+    version=3,
     group="rejected",
     reads={"removals": RemovalRow},
     writes=InspectionRow,

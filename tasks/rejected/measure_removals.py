@@ -7,9 +7,7 @@ next ``SIDE`` rings on both sides, divided by the arc's strongest step farther o
 The rim's strength is the largest median of these ratios over the arcs: an edge of the photograph
 crosses it in a few arcs, a halo follows it. A blurred filling without an edge is not detected.
 
-Shares above 1.0, the default limit, of 292 rendered removals (256 x 192, dilated by 5, feathered
-over 3): 4 % of perfect ones; 3 % of OpenCV's fillings; 88 to 100 % where 2 to 6 pixels of the
-element stay; 44, 72 and 93 % of perfect fillings that are 10, 20 and 40 levels too light or dark.
+What the limit refuses on photographs is measured by ``tests/bench/bench_removals.py``.
 """
 
 from dataclasses import dataclass
@@ -132,7 +130,7 @@ def measure_rim(
         return 0.0
     first = dilate - SIDE - 1
     last = dilate + margin(feather)
-    colours, counts = _profiles(
+    colours, counts = profile_arcs(
         pixels,
         mask,
         first=first,
@@ -167,7 +165,7 @@ def margin(feather: int) -> int:
     return feather + 1 + AROUND
 
 
-def _profiles(
+def profile_arcs(
     pixels: NDArray[np.uint8],
     mask: Bits,
     *,
@@ -179,7 +177,7 @@ def _profiles(
     The distances are ``first`` to ``last``, the last exclusive.
     """
     rings = last - first
-    distance, arc = _signed_distance(mask, inside=first < 1)
+    distance, arc = measure_arcs(mask, inside=first < 1)
     ring = np.rint(distance).astype(np.int32) - first
     used = (ring >= 0) & (ring < rings)
     arcs, number = np.unique(arc[used], return_inverse=True)
@@ -196,8 +194,8 @@ def _sum_colours(cell: NDArray[np.int64], colours: NDArray[np.uint8], cells: int
     return np.stack(sums, axis=1).astype(np.float64)
 
 
-def _signed_distance(mask: Bits, *, inside: bool) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return each pixel's distance from the mask, and its arc; ``inside``: negative in the mask."""
+def measure_arcs(mask: Bits, *, inside: bool) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return each pixel's distance from the mask, and its arc; ``inside``: also depths, <= 0."""
     height, width = mask.shape
     tile_row = np.arange(height)[:, None] // ARC
     tile_column = np.arange(width) // ARC

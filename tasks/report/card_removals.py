@@ -316,6 +316,11 @@ def _describe_check(check: InspectionRow) -> list[str]:
         facts.append(f"grown: {check.grown} {check.grown_score:.2f}")
     if check.rim:
         facts.append(f"rim {check.rim:.1f} x its surroundings")
+        facts.append(f"{check.texture:.0%} as rough as around it")
+    if check.shift:
+        facts.append(f"{check.shift:.1f} levels lighter or darker than around it")
+    if check.left > 0:
+        facts.append(f"{check.left:.0%} of its colour left along the rim")
     if check.difference:
         facts.append(f"{check.difference:.1f} levels of 255 from the scene without it")
     if check.changed_outside:

@@ -94,6 +94,7 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         ),
         *("removals.dilate_pixels=0", "removals.feather_pixels=0"),
         *("inspection.detector_enabled=false", "inspection.max_rim=100"),
+        *("inspection.max_left=100", "inspection.max_shift=255", "inspection.min_texture=0"),
     ]
     return words_of(fields)
 

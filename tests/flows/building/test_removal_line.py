@@ -58,6 +58,9 @@ SETTINGS = [
     "inspection.min_remaining_score=1",
     "inspection.min_grown_score=1",
     "inspection.max_rim=1000",
+    "inspection.max_left=1000",
+    "inspection.max_shift=255",
+    "inspection.min_texture=0",
     "rejections.fallback=crop",
 ]
 

@@ -118,7 +118,9 @@ def _removal(image: ImageRow, element: ElementRow, mask: np.ndarray) -> RemovalR
 
 def _inspection(removal: RemovalRow, n: int, fails: str) -> InspectionRow:
     why = fails if n == 2 else ""
-    grew = {"grown": "kettle", "grown_score": 0.41} if why == "something grew" else {}
+    about = {"grown": "kettle", "grown_score": 0.41} if why == "something grew" else {}
+    if why == "halo":
+        about = {"texture": 0.4, "shift": 14.5, "left": 0.3}
     return row_of(
         *(InspectionRow, "inspection", removal.key),
         source=removal.key,
@@ -130,7 +132,7 @@ def _inspection(removal: RemovalRow, n: int, fails: str) -> InspectionRow:
         found_after=0.5 if why == "still detected" else 0.04,
         rim=2.6 if why == "halo" else 1.1,
         changed_outside=17 if why == "changed outside" else 0,
-        **grew,
+        **about,
     )
 
 

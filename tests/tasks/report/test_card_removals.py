@@ -61,6 +61,9 @@ def test_candidates_come_best_first_with_their_measurements(look):
     assert facts["still detected"][0] == "detected 0.60 before, 0.50 after"
     assert "grown: kettle 0.41" in facts["something grew"]
     assert "rim 2.6 x its surroundings" in facts["halo"]
+    assert "40% as rough as around it" in facts["halo"]
+    assert "14.5 levels lighter or darker than around it" in facts["halo"]
+    assert "30% of its colour left along the rim" in facts["halo"]
     assert "17 pixels changed outside" in facts["changed outside"]
 
 
