@@ -39,8 +39,11 @@ STEPS = [
 THINGS = ("dog", "cat", "ball", "person")
 CAPTION = ("There is a {} in front of a plain wall.", "Beside the {} lies a red ball in the grass.")
 SPLIT = "Rewrite it as a list of statements"
-# Answers of a script do not pass controls, grounding and regions.
-OFF = ("questions", "counterfactuals", "sampled_texts", "controls", "grounding", "regions")
+# Answers of a script do not pass the checks.
+OFF = (
+    *("questions", "counterfactuals", "sampled_texts"),
+    *("controls", "grounding", "regions", "confirming"),
+)
 ONE_BY_ONE = ("embedding", "tagging", "detection", "removals", "inspection")
 SETTINGS = [
     *WIDE,

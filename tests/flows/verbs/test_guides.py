@@ -191,7 +191,7 @@ def site(tmp_path_factory):
         "run.workers=1",
         *(
             f"{section}.enabled=false"
-            for section in ("rejections", "controls", "grounding", "regions")
+            for section in ("rejections", "controls", "grounding", "regions", "confirming")
         ),
     ]
     site.terminal.stands_for = {
