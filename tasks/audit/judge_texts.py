@@ -91,8 +91,8 @@ SHARPNESS: Levels = {"soft focus": -1}
 CLOSENESS: Levels = {"a closer view": 1}
 
 
-class Verdict(StrEnum):
-    """Verdict about a text."""
+class Truth(StrEnum):
+    """Truth of a text, as far as it is known."""
 
     TRUE = "true"
     FALSE = "false"
@@ -103,7 +103,7 @@ class Verdict(StrEnum):
 class Judgement:
     """Verdict about a text, and its reason."""
 
-    verdict: Verdict
+    verdict: Truth
     why: str = ""
 
 
@@ -138,8 +138,8 @@ def judge_text(row: DifferenceRow, graphs: Graphs) -> Judgement:
     """Return whether a description is true of a planted pair."""
     if row.no_change:
         if is_no_change(graphs):
-            return Judgement(Verdict.TRUE)
-        return Judgement(Verdict.FALSE, NOT_UNCHANGED)
+            return Judgement(Truth.TRUE)
+        return Judgement(Truth.FALSE, NOT_UNCHANGED)
     reading = read_claims(use_known_words(row.text))
     if reading.understood:
         return _judge_claims(reading.claims, graphs)
@@ -148,24 +148,24 @@ def judge_text(row: DifferenceRow, graphs: Graphs) -> Judgement:
     planted = _planted_shapes(graphs)
     of_planted = [claim for claim in claims if claim.selector.shape in planted]
     if any(not _holds(claim, graphs) for claim in of_planted):
-        return Judgement(Verdict.FALSE, WRONG)
+        return Judgement(Truth.FALSE, WRONG)
     orders = list(_compare_views(halves, graphs))
     if not all(orders):
-        return Judgement(Verdict.FALSE, WRONG_VIEW)
+        return Judgement(Truth.FALSE, WRONG_VIEW)
     if orders or any(_tells(claim, graphs) for claim in of_planted):
-        return Judgement(Verdict.TRUE)
+        return Judgement(Truth.TRUE)
     if _may_tell(of_planted, halves, graphs):
-        return Judgement(Verdict.UNCLEAR, MAY_TELL)
-    return Judgement(Verdict.FALSE, NOTHING_NAMED)
+        return Judgement(Truth.UNCLEAR, MAY_TELL)
+    return Judgement(Truth.FALSE, NOTHING_NAMED)
 
 
 def _judge_claims(claims: Sequence[Claim], graphs: Graphs) -> Judgement:
     """Return the verdict about a text of which every word was understood."""
     if not all(_holds(claim, graphs) for claim in claims):
-        return Judgement(Verdict.FALSE, WRONG)
+        return Judgement(Truth.FALSE, WRONG)
     if any(claim.kind != "no_change" and _tells(claim, graphs) for claim in claims):
-        return Judgement(Verdict.TRUE)
-    return Judgement(Verdict.FALSE, NOTHING_NAMED)
+        return Judgement(Truth.TRUE)
+    return Judgement(Truth.FALSE, NOTHING_NAMED)
 
 
 def use_known_words(text: str) -> str:
@@ -208,7 +208,7 @@ def _read_phrases(text: str, side: int) -> list[Claim]:
 def _planted_shapes(graphs: Graphs) -> set[str | None]:
     shapes: set[str | None] = set()
     for graph in graphs:
-        shapes.update(thing.shape for thing in graph.objects)
+        shapes.update(item.shape for item in graph.objects)
     for shape in list(shapes):
         if shape in NEAR_SHAPES:
             shapes.add(NEAR_SHAPES[shape])
@@ -255,27 +255,27 @@ def _may_tell(claims: Sequence[Claim], halves: Sequence[str], graphs: Graphs) ->
     """Return whether a half names a changed thing, or a thing by its colour alone."""
     for side, half in enumerate(halves):
         changed = _changed_things(graphs[side], graphs[1 - side])
-        words = {word.lower() for word in WORD.findall(half)}
-        if any(thing.colour in words for thing in changed):
+        half_words = {word.lower() for word in WORD.findall(half)}
+        if any(item.colour in half_words for item in changed):
             return True
         selectors = [claim.selector for claim in claims if claim.side == side]
-        changed_ids = {thing.id for thing in changed}
+        changed_ids = {item.id for item in changed}
         for selector in selectors:
-            if any(thing.id in changed_ids for thing in selector.select(graphs[side])):
+            if any(item.id in changed_ids for item in selector.select(graphs[side])):
                 return True
     return False
 
 
 def _changed_things(graph: SceneGraph, other: SceneGraph) -> list[SceneObject]:
     """Return the things of a photograph that the other one lacks, or has with other looks."""
-    others = {thing.id: thing for thing in other.objects}
+    others = {item.id: item for item in other.objects}
     changed: list[SceneObject] = []
-    for thing in graph.objects:
-        counterpart = others.get(thing.id)
-        if counterpart is None or _looks(thing) != _looks(counterpart):
-            changed.append(thing)
+    for item in graph.objects:
+        counterpart = others.get(item.id)
+        if counterpart is None or _looks(item) != _looks(counterpart):
+            changed.append(item)
     return changed
 
 
-def _looks(thing: SceneObject) -> tuple[object, ...]:
-    return tuple(getattr(thing, name) for name in Selector.model_fields)
+def _looks(item: SceneObject) -> tuple[object, ...]:
+    return tuple(getattr(item, name) for name in Selector.model_fields)

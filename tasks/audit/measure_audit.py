@@ -11,7 +11,7 @@ from typing import Any
 
 from pairwright.schemas.claims import Graphs
 from pairwright.schemas.rows import CheckRow, DifferenceRow, PairRow
-from pairwright.tasks.audit.judge_texts import Judgement, Verdict, judge_text
+from pairwright.tasks.audit.judge_texts import Judgement, Truth, judge_text
 from pairwright.tasks.pages.charts import Proportion
 
 MAX_FALSE_KEPT = 0.1
@@ -82,7 +82,7 @@ class KindWorth:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Example:
+class ShownText:
     """Text with its verdict, and what the checks made of it."""
 
     text: str
@@ -114,7 +114,7 @@ class Worth:
     kinds: tuple[KindWorth, ...]
     reasons: Mapping[str, int]
     """Reasons why texts are false or unclear, the most frequent first."""
-    examples: tuple[Example, ...] = ()
+    examples: tuple[ShownText, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return it for scripts."""
@@ -139,12 +139,12 @@ class AuditedText:
     @property
     def is_true(self) -> bool:
         """Return whether it is true."""
-        return self.judgement.verdict is Verdict.TRUE
+        return self.judgement.verdict is Truth.TRUE
 
     @property
     def is_false(self) -> bool:
         """Return whether it is false."""
-        return self.judgement.verdict is Verdict.FALSE
+        return self.judgement.verdict is Truth.FALSE
 
 
 def audit_texts(
@@ -285,15 +285,15 @@ def _measure_kinds(texts: Sequence[AuditedText]) -> list[KindWorth]:
     return sorted(kinds, key=lambda kind: kind.true.value or 0.0)
 
 
-def _choose_examples(texts: Sequence[AuditedText]) -> list[Example]:
+def _choose_examples(texts: Sequence[AuditedText]) -> list[ShownText]:
     """Return texts whose checks erred first, a few of each verdict."""
-    examples: list[Example] = []
-    for verdict in Verdict:
+    examples: list[ShownText] = []
+    for verdict in Truth:
         of_verdict = [text for text in texts if text.judgement.verdict is verdict]
         of_verdict.sort(key=lambda text: (text.passed == text.is_true, text.row.key))
         for text in of_verdict[:MAX_EXAMPLES]:
             failed = [check.why for check in text.checks if not check.passed]
-            example = Example(
+            example = ShownText(
                 text=text.row.text,
                 verdict=verdict.value,
                 why=text.judgement.why,

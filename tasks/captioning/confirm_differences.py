@@ -28,7 +28,7 @@ from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, Images, Pa
 from pairwright.tasks.captioning.split_claims import read_description, split_half
 from pairwright.tasks.captioning.validators import IMAGES, PAIRS, Two, check_text, pair_images
 from pairwright.tasks.serving.ask_rows import asking
-from pairwright.tasks.serving.ask_yes_no import Verdict, ask_yes_no
+from pairwright.tasks.serving.ask_yes_no import Likelihood, ask_yes_no
 from pairwright.tasks.serving.chat import IMAGE, Answer, Chat
 from pairwright.tasks.serving.split_text import SPLIT
 from pairwright.tasks.serving.untrusted import quoted
@@ -41,16 +41,16 @@ UNKNOWN = 0.5
 
 
 @dataclass(slots=True)
-class Statement:
+class AskedStatement:
     """Statement of a description about one image, and what was answered about it."""
 
     side: int
     """Index of the image that it is about."""
     text: str
-    own: Verdict | None = None
-    """Verdict about the image that it is about."""
-    other: Verdict | None = None
-    """Verdict about the other image; ``None``: it was not asked for."""
+    own: Likelihood | None = None
+    """Likelihood about the image that it is about."""
+    other: Likelihood | None = None
+    """Likelihood about the other image; ``None``: it was not asked for."""
 
 
 @asking
@@ -108,13 +108,15 @@ async def _split_description(
     row: DifferenceRow,
     chat: Chat,
     config: ConfirmingConfig,
-) -> list[Statement]:
+) -> list[AskedStatement]:
     """Return the statements of both halves; those about each image are different."""
-    statements: list[Statement] = []
+    statements: list[AskedStatement] = []
     by_grammar = read_description(row.text)
     if by_grammar is not None:
         for side, sentences in enumerate(by_grammar):
-            statements += [Statement(side, text) for text in sentences[: config.max_statements]]
+            statements += [
+                AskedStatement(side, text) for text in sentences[: config.max_statements]
+            ]
         return statements
     for side, half in enumerate(row.halves):
         verb = row.verbs[side] if side < len(row.verbs) else "shows"
@@ -126,12 +128,12 @@ async def _split_description(
             seed=config.seed,
             max_tokens=config.max_tokens,
         )
-        statements += [Statement(side, text) for text in texts[: config.max_statements]]
+        statements += [AskedStatement(side, text) for text in texts[: config.max_statements]]
     return statements
 
 
 async def _ask_about(
-    statements: Sequence[Statement],
+    statements: Sequence[AskedStatement],
     row: DifferenceRow,
     chat: Chat,
     files: Two[bytes],
@@ -139,7 +141,7 @@ async def _ask_about(
 ) -> str:
     """Ask about the statements until the description fails or passes; return why it failed."""
 
-    async def ask(statement: Statement, side: int) -> Verdict:
+    async def ask(statement: AskedStatement, side: int) -> Likelihood:
         return await ask_yes_no(
             chat,
             STATEMENT,
@@ -164,7 +166,7 @@ async def _ask_about(
     return checks.SHARED
 
 
-def _score(statements: Sequence[Statement]) -> float:
+def _score(statements: Sequence[AskedStatement]) -> float:
     """Return the least probability by which the description holds."""
     own = [statement.own.probability for statement in statements if statement.own]
     others = [statement.other.probability for statement in statements if statement.other]
@@ -179,7 +181,7 @@ def _bound(score: float, config: ConfirmingConfig) -> str:
     return f"{checks.UNSURE} (confirming.min_score={config.min_score:g})"
 
 
-def _answers(statements: Sequence[Statement]) -> list[Answer]:
+def _answers(statements: Sequence[AskedStatement]) -> list[Answer]:
     answers: list[Answer] = []
     for statement in statements:
         for verdict in (statement.own, statement.other):
@@ -187,7 +189,7 @@ def _answers(statements: Sequence[Statement]) -> list[Answer]:
     return answers
 
 
-def _describe(statements: Sequence[Statement]) -> str:
+def _describe(statements: Sequence[AskedStatement]) -> str:
     """Return the statements as JSON: the image, the text, the probabilities."""
     described: list[dict[str, object]] = []
     for statement in statements:

@@ -280,13 +280,13 @@ def _fit_light(channel: Floats, target: Floats, overlap: Bits) -> Floats:
     x, y = x / width, y / height
     terms = np.stack([channel / 255, np.ones_like(x), x, y, x * x, y * y, x * y], axis=-1)
     usable = overlap & (target < CLIPPED)
-    known = terms[usable][::5]
+    usable_terms = terms[usable][::5]
     goal = target[usable][::5]
     weights = np.ones_like(goal)
     solution = np.zeros(terms.shape[-1], np.float32)
     for _ in range(5):
-        solution = np.linalg.lstsq(known * weights[:, None], goal * weights, rcond=None)[0]
-        errors = np.abs(known @ solution - goal)
+        solution = np.linalg.lstsq(usable_terms * weights[:, None], goal * weights, rcond=None)[0]
+        errors = np.abs(usable_terms @ solution - goal)
         scale = max(3 * float(np.median(errors)), 3.0)
         weights = 1 / (1 + (errors / scale) ** 2)
     return np.clip(terms @ solution, 0, 255).astype(np.float32)

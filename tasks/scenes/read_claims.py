@@ -72,10 +72,12 @@ VIEWPOINTS = {
 }
 DOES = {do_pose(pose): pose for pose in POSES}
 STATES = {pose.split()[-1] for pose in POSES}
-WAYS = {words.removeprefix("facing "): value for words, value in WORDS["facing"].items()}
+WAYS = {
+    token_words.removeprefix("facing "): value for token_words, value in WORDS["facing"].items()
+}
 SPOTS = {
-    **{spot_of(words): {"column": value} for words, value in WORDS["column"].items()},
-    **{spot_of(words): {"depth": value} for words, value in WORDS["depth"].items()},
+    **{spot_of(token_words): {"column": value} for token_words, value in WORDS["column"].items()},
+    **{spot_of(token_words): {"depth": value} for token_words, value in WORDS["depth"].items()},
     **{
         f"{spot_of(column_words)} {depth_words}": {"column": column, "depth": depth}
         for column_words, column in WORDS["column"].items()
@@ -171,7 +173,7 @@ BLANK = re.compile(r"\{\{ (\w+) \}\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class NamedThing:
     """Noun phrase of a text: what it selects, how many, and its relation."""
 
     selector: Selector
@@ -221,25 +223,27 @@ class Clause:
         """Return the words of the token in a blank."""
         return self.tokens[_token_index(self.blanks[name])]
 
-    def thing(self, *names: str) -> Thing:
+    def thing(self, *names: str) -> NamedThing:
         """Return the noun phrase in the first of some blanks that the wording has."""
         name = next(name for name in names if name in self.blanks)
         return read_thing(self.look_up(name))
 
-    def things(self, name: str) -> list[Thing]:
+    def things(self, name: str) -> list[NamedThing]:
         """Return the noun phrases of a list; "no ball or cube" denies both."""
-        things: list[Thing] = []
+        things: list[NamedThing] = []
         is_denied = False
         for separator, index in re.findall(
             rf"(, | and | or | but )?{OPEN}thing (\d+){CLOSE}", self.blanks[name]
         ):
-            thing = read_thing(self.tokens[int(index)])
-            is_denied = thing.count == 0 or (is_denied and separator == " or ")
-            if (separator == " or " and not is_denied) or (not thing.determiner and not is_denied):
+            mention = read_thing(self.tokens[int(index)])
+            is_denied = mention.count == 0 or (is_denied and separator == " or ")
+            if (separator == " or " and not is_denied) or (
+                not mention.determiner and not is_denied
+            ):
                 raise UnreadError(self.blanks[name])
-            if is_denied and not thing.determiner:
-                thing = Thing(thing.selector, "no", 0)
-            things.append(thing)
+            if is_denied and not mention.determiner:
+                mention = NamedThing(mention.selector, "no", 0)
+            things.append(mention)
         return things
 
     def place(self) -> str:
@@ -262,13 +266,13 @@ def _token_index(token: str) -> int:
 
 
 def _bare_place(text: str, kind: str) -> str:
-    place = text.lower()
+    setting_phrase = text.lower()
     if kind == "within":
-        place = place.split(" ", 1)[1]
-    return place
+        setting_phrase = setting_phrase.split(" ", 1)[1]
+    return setting_phrase
 
 
-def read_thing(text: str) -> Thing:
+def read_thing(text: str) -> NamedThing:
     """Return the meaning of one noun phrase."""
     match = THING.fullmatch(text)
     if match is None:
@@ -283,7 +287,7 @@ def read_thing(text: str) -> Thing:
     beside = None
     if match["relation"]:
         beside = (_read_relation(match["relation"]), _read_selector(match, "other_"))
-    return Thing(_read_selector(match, ""), determiner, count, beside)
+    return NamedThing(_read_selector(match, ""), determiner, count, beside)
 
 
 def _read_count(determiner: str) -> int | None:
@@ -294,8 +298,8 @@ def _read_count(determiner: str) -> int | None:
     return COUNTS.get(determiner.removeprefix("the "))
 
 
-def _read_relation(words: str) -> Relation:
-    return next(name for name, spoken in RELATIONS.items() if spoken == words.lower())
+def _read_relation(token_words: str) -> Relation:
+    return next(name for name, spoken in RELATIONS.items() if spoken == token_words.lower())
 
 
 def _read_selector(match: re.Match[str], prefix: str) -> Selector:
@@ -323,31 +327,31 @@ def _read_image(clause: Clause) -> Claims:
 
 def _things_claims(clause: Clause, name: str, side: Side) -> Claims:
     claims: Claims = []
-    for thing in clause.things(name):
-        claims += thing.claims(side)
+    for mention in clause.things(name):
+        claims += mention.claims(side)
     return claims
 
 
-def _place_claims(place: str, sides: Iterable[Side]) -> Claims:
-    if not place:
+def _place_claims(setting_phrase: str, sides: Iterable[Side]) -> Claims:
+    if not setting_phrase:
         return []
-    return [Claim(side=side, kind="place", value=place) for side in sides]
+    return [Claim(side=side, kind="place", value=setting_phrase) for side in sides]
 
 
 def _read_gone(clause: Clause) -> Claims:
-    thing = clause.thing("thing", "a_thing", "bare")
-    return _lose(thing, 0)
+    mention = clause.thing("thing", "a_thing", "bare")
+    return _lose(mention, 0)
 
 
 def _read_new(clause: Clause) -> Claims:
     return _lose(clause.thing("a_thing", "bare"), 1)
 
 
-def _lose(thing: Thing, side: Side) -> Claims:
+def _lose(mention: NamedThing, side: Side) -> Claims:
     """Return the claims about a thing that only one photograph shows."""
-    if thing.count == 0:
+    if mention.count == 0:
         raise UnreadError("no thing is lost")
-    return [*thing.claims(side), thing.denial(BOTH[1 - side])]
+    return [*mention.claims(side), mention.denial(BOTH[1 - side])]
 
 
 def _read_numbers(clause: Clause) -> Claims:
@@ -358,8 +362,8 @@ def _read_numbers(clause: Clause) -> Claims:
             count = COUNTS[clause.look_up(f"{name}_count").lower()]
         else:
             count = named.count
-        thing = Thing(named.selector, named.determiner, count)
-        claims += thing.claims(BOTH[side])
+        mention = NamedThing(named.selector, named.determiner, count)
+        claims += mention.claims(BOTH[side])
     return claims
 
 
@@ -394,8 +398,8 @@ def _read_became(clause: Clause) -> Claims:
     selector = before.selector.model_copy(update=old)
     if not _are_other(new, selector) or (old and old.keys() != new.keys()):
         raise UnreadError("nothing becomes another")
-    claims = Thing(selector, "", None, before.beside).claims(0)
-    return [*claims, *Thing(selector.model_copy(update=new), "", None, beside).claims(1)]
+    claims = NamedThing(selector, "", None, before.beside).claims(0)
+    return [*claims, *NamedThing(selector.model_copy(update=new), "", None, beside).claims(1)]
 
 
 Beside = tuple[Relation, Selector]
@@ -407,13 +411,13 @@ def _read_look(clause: Clause, names: Sequence[str], new: Mapping[str, str] = NO
     values: dict[str, str] = {}
     beside: Beside | None = None
     for name in names:
-        words = clause.blanks.get(name, "")
-        if name == "old_way" and words:
-            values["facing"] = WAYS[words]
-        elif name == "old_state" and words:
-            values["pose"] = _read_state(words, new.get("pose", ""))
+        token_words = clause.blanks.get(name, "")
+        if name == "old_way" and token_words:
+            values["facing"] = WAYS[token_words]
+        elif name == "old_state" and token_words:
+            values["pose"] = _read_state(token_words, new.get("pose", ""))
         else:
-            for index in re.findall(rf"{OPEN}\w+ (\d+){CLOSE}", words):
+            for index in re.findall(rf"{OPEN}\w+ (\d+){CLOSE}", token_words):
                 more, beside = _read_attribute_token(clause.tokens[int(index)])
                 values.update(more)
     return values, beside
@@ -428,15 +432,15 @@ def _read_state(word: str, pose: str) -> str:
 
 
 def _read_attribute_token(token: str) -> Look:
-    words = token.lower()
-    if words.startswith("'"):
+    token_words = token.lower()
+    if token_words.startswith("'"):
         return {"text": token.strip("'")}, None
-    if words in DOES:
-        return {"pose": DOES[words]}, None
-    if words in POSES:
-        return {"pose": words}, None
-    if words in SPOTS:
-        return SPOTS[words], None
+    if token_words in DOES:
+        return {"pose": DOES[token_words]}, None
+    if token_words in POSES:
+        return {"pose": token_words}, None
+    if token_words in SPOTS:
+        return SPOTS[token_words], None
     match = NEW.fullmatch(token)
     if match is None:
         raise UnreadError(token)
@@ -479,8 +483,8 @@ def _read_photographs(clause: Clause) -> Claims:
 
 def _read_unusual(changes: str, side: Side) -> Claims:
     claims: Claims = []
-    for words in changes.split(" and "):
-        value = next(name for name, spoken in UNUSUAL.items() if spoken == words)
+    for token_words in changes.split(" and "):
+        value = next(name for name, spoken in UNUSUAL.items() if spoken == token_words)
         kind: Phrased = "light" if value.endswith("light") else "viewpoint"
         claims.append(Claim(side=side, kind=kind, value=value))
         claims.append(Claim(side=BOTH[1 - side], kind=kind, value=USUAL[kind]))
@@ -584,11 +588,11 @@ def _read_sentence(sentence: str, tokens: Sequence[str]) -> Claims | None:
     """Return the claims of a sentence: clauses, and the place of both photographs."""
     setting = re.fullmatch(rf"({_token('within')})(?:, (.+)|:?)", sentence)
     if setting:
-        place = _bare_place(tokens[_token_index(setting[1])], "within")
+        setting_phrase = _bare_place(tokens[_token_index(setting[1])], "within")
         rest: Claims | None = []
         if setting[2]:
             rest = _read_sentence(setting[2], tokens)
-        return None if rest is None else [*_place_claims(place, BOTH), *rest]
+        return None if rest is None else [*_place_claims(setting_phrase, BOTH), *rest]
     claims = _read_clause(sentence, tokens)
     if claims is not None:
         return claims
@@ -656,14 +660,14 @@ def _read_content(clause: Clause, side: Side) -> Claims:
         if name in clause.blanks:
             claims += _things_claims(clause, name, side)
     if "any_things" in clause.blanks:
-        claims += [thing.denial(side) for thing in _any_things(clause)]
+        claims += [mention.denial(side) for mention in _any_things(clause)]
     return [*claims, *_place_claims(clause.place(), (side,))]
 
 
-def _any_things(clause: Clause) -> list[Thing]:
+def _any_things(clause: Clause) -> list[NamedThing]:
     """Return the things of "without a ball or a cube"."""
     indices = re.findall(rf"{OPEN}thing (\d+){CLOSE}", clause.blanks["any_things"])
     things = [read_thing(clause.tokens[int(index)]) for index in indices]
-    if any(thing.count is not None or not thing.determiner for thing in things):
+    if any(mention.count is not None or not mention.determiner for mention in things):
         raise UnreadError(clause.blanks["any_things"])
     return things

@@ -37,8 +37,8 @@ FIRST_WORD = re.compile(r"\W*(?:answer\W+)?(yes|no)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Verdict of a model about a statement."""
+class Likelihood:
+    """How likely a statement is true, by a model's answers."""
 
     probability: float
     """Probability that the statement is true, from 0 to 1; 0.5: the answers cancel, or none could
@@ -64,7 +64,7 @@ async def ask_yes_no(
     images: tuple[bytes, ...],
     key: str,
     seed: int,
-) -> Verdict:
+) -> Likelihood:
     """Return the verdict of a model about a statement.
 
     ``name``: the file of wordings, of the kinds ``yes`` (yes confirms the statement) and ``no``;
@@ -89,7 +89,7 @@ async def ask_yes_no(
         odds *= evidence if polarity == YES else 1 / evidence
         if max(odds, 1 / odds) >= SURE_ODDS:
             break
-    return Verdict(round(odds / (1 + odds), 6), tuple(answers))
+    return Likelihood(round(odds / (1 + odds), 6), tuple(answers))
 
 
 def alternate_wordings(name: str) -> Sequence[tuple[str, Prompt]]:

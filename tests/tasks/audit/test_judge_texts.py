@@ -2,7 +2,7 @@
 
 import pytest
 
-from pairwright.tasks.audit.judge_texts import Verdict, judge_text, use_known_words
+from pairwright.tasks.audit.judge_texts import Truth, judge_text, use_known_words
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import graph, thing
 
@@ -63,42 +63,42 @@ UNCLEAR_TEXTS = [
 
 @pytest.mark.parametrize(("first", "second", "graphs"), TRUE_TEXTS)
 def test_true_texts(first, second, graphs) -> None:
-    assert judged(first, second, graphs) is Verdict.TRUE
+    assert judged(first, second, graphs) is Truth.TRUE
 
 
 @pytest.mark.parametrize(("first", "second", "graphs"), FALSE_TEXTS)
 def test_false_texts(first, second, graphs) -> None:
-    assert judged(first, second, graphs) is Verdict.FALSE
+    assert judged(first, second, graphs) is Truth.FALSE
 
 
 @pytest.mark.parametrize(("first", "second", "graphs"), UNCLEAR_TEXTS)
 def test_unclear_texts(first, second, graphs) -> None:
-    assert judged(first, second, graphs) is Verdict.UNCLEAR
+    assert judged(first, second, graphs) is Truth.UNCLEAR
 
 
 def test_the_photograph_itself_may_change() -> None:
     graphs = (graph(MUG, light="dim light"), graph(MUG, light="usual light"))
-    assert judged("is darker", "is brighter", graphs) is Verdict.TRUE
-    assert judged("is brighter", "is darker", graphs) is Verdict.FALSE
+    assert judged("is darker", "is brighter", graphs) is Truth.TRUE
+    assert judged("is brighter", "is darker", graphs) is Truth.FALSE
     blurred = (
         graph(MUG, viewpoint="the usual view"),
         graph(MUG, viewpoint="soft focus"),
     )
-    assert judged("is sharper", "is blurry", blurred) is Verdict.TRUE
+    assert judged("is sharper", "is blurry", blurred) is Truth.TRUE
 
 
 def test_no_change_is_true_of_equal_things_only() -> None:
     unchanged = ("shows a mug", "shows the same image, unchanged")
-    assert judged(*unchanged, (WITHOUT_BALL, WITHOUT_BALL), no_change=True) is Verdict.TRUE
+    assert judged(*unchanged, (WITHOUT_BALL, WITHOUT_BALL), no_change=True) is Truth.TRUE
     changes = [{"type": "disappearance", "object_id": "a"}]
     without = graph(MUG, changes=changes)
-    assert judged(*unchanged, (WITH_BALL, without), no_change=True) is Verdict.FALSE
+    assert judged(*unchanged, (WITH_BALL, without), no_change=True) is Truth.FALSE
 
 
 def test_a_box_may_be_called_a_cube() -> None:
     graphs = (graph(thing("a", shape="box", colour="red")), graph())
-    assert judged("shows a red cube", "is empty", graphs) is Verdict.TRUE
-    assert judged("shows a red cube", "has no red box", graphs) is Verdict.TRUE
+    assert judged("shows a red cube", "is empty", graphs) is Truth.TRUE
+    assert judged("shows a red cube", "has no red box", graphs) is Truth.TRUE
 
 
 def test_plurals_have_synonyms_too() -> None:
