@@ -42,6 +42,8 @@ MIN_SHARE = 0.003
 """Least share of a photograph's pixels that a thing covers (ours): 49 x 48 of 1,024 x 768."""
 MIN_PIXELS = 300  # of a thing (ours): 20 x 15
 MIN_SIGN = 40  # pixels across, as of rendered scenes
+MIN_CONTRAST = 25.0
+"""Least contrast of a thing with what it covers: a black mug in the night sky is not seen."""
 MIN_LEVELS = 12.0
 """Least mean difference, in levels of 255, between a changed thing's pixels before and after."""
 LOOKS = ("id", "shape", "colour", "material", "size", "pose", "text")
@@ -90,6 +92,8 @@ class Planter:
                 return None
             if not _is_large_enough(item, planted.mask):
                 return None
+            if measure_contrast(pixels, self.photograph, planted.mask) < MIN_CONTRAST:
+                return None
             everywhere |= planted.touched
             things[item.id] = planted
         return _Exposed(planting, pixels, things)
@@ -103,6 +107,16 @@ class Planter:
                 item, camera, self._direction, samples=self._samples, seed=seed
             )
         return self._renders[key]
+
+
+def measure_contrast(pixels: RGB, photograph: RGB, mask: Mask) -> float:
+    """Return how much a thing's pixels differ from those that it covers, in levels of 255.
+
+    It is the mean of each pixel's channel that differs most.
+    """
+    thing_pixels = pixels[mask].astype(np.int16)
+    covered_pixels = photograph[mask].astype(np.int16)
+    return float(np.abs(thing_pixels - covered_pixels).max(axis=1).mean())
 
 
 def _is_large_enough(item: Thing, mask: Mask) -> bool:

@@ -11,7 +11,7 @@ import skimage.data
 from pairwright.schemas.config import PlantedConfig
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.images.masks import decode_mask
-from pairwright.tasks.planting.photograph_planted import photograph_planted
+from pairwright.tasks.planting.photograph_planted import measure_contrast, photograph_planted
 from pairwright.tasks.planting.uncover import uncover
 from pairwright.tasks.sources.planted import scale_down
 
@@ -54,6 +54,22 @@ def test_not_one_byte_outside_things_and_shadows_differs(worlds) -> None:
             assert np.array_equal(uncover(made.pixels, made.graph, everything), PHOTOGRAPH)
             compared += 1
     assert compared
+
+
+def test_things_stand_out_from_what_they_cover(worlds) -> None:
+    for photographs in worlds:
+        for made in photographs:
+            if is_plain(made.graph):
+                for mask in masks_of(made.graph, "mask"):
+                    assert measure_contrast(made.pixels, PHOTOGRAPH, mask) >= 25
+
+
+def test_contrast_is_that_of_the_channel_that_differs_most() -> None:
+    covered = np.zeros((2, 2, 3), np.uint8)
+    pixels = covered.copy()
+    pixels[0, 0] = (10, 40, 0)
+    pixels[1, 1] = (0, 0, 20)
+    assert measure_contrast(pixels, covered, np.eye(2, dtype=bool)) == 30.0
 
 
 def test_things_are_whole_apart_and_large_enough_to_see(worlds) -> None:
