@@ -49,7 +49,9 @@ VERBS = (
         LOOK,
     ),
     Verb("decide", "look", "Store which rows people accepted, rejected or edited.", LOOK),
-    Verb("audit", "audit", "Measure how far to trust the texts about photographs.", LOOK),
+    Verb(
+        "audit", "audit", "Measure how far to trust the texts about a dataset's photographs.", LOOK
+    ),
     Verb("versions", "versions", "List the versions of a dataset.", LOOK),
     Verb("diff", "versions", "Compare two versions.", LOOK),
     Verb(

@@ -95,13 +95,13 @@ CHANGES = {
     ),
     "moved": (
         (claim(0, column="left"), claim(1, column="right")),
-        f"The red metal ball {LEFT} has moved and is now {RIGHT}.",
-        f"Red metal ball {LEFT} now {RIGHT}.",
+        f"The red metal ball is {RIGHT} instead of {LEFT}.",
+        f"Red metal ball now {RIGHT} instead of {LEFT}.",
     ),
     "moved also in depth": (
         (claim(0, column="left", depth="front"), claim(1, column="right", depth="back")),
-        f"The red metal ball {FRONT_LEFT} has moved and is now {BACK_RIGHT}.",
-        f"Red metal ball {FRONT_LEFT} now {BACK_RIGHT}.",
+        f"The red metal ball is {BACK_RIGHT} instead of {FRONT_LEFT}.",
+        f"Red metal ball now {BACK_RIGHT} instead of {FRONT_LEFT}.",
     ),
     "taken off": (
         (claim(0, rests_on="box"), claim(1, "absent")),
