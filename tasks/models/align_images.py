@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.tasks.images.decode import RGB
+from pairwright.tasks.images.scale import scale_down
 
 Floats = NDArray[np.float32]
 Matrix = NDArray[np.floating[Any]]
@@ -337,15 +338,3 @@ def _transform(points: Matrix, matrix: Matrix) -> Matrix:
     import cv2
 
     return np.asarray(cv2.perspectiveTransform(points[None], matrix)[0], np.float64)
-
-
-def scale_down(image: RGB, max_side: int) -> RGB:
-    """Return an image whose longer side has at most ``max_side`` pixels."""
-    import cv2
-
-    height, width = image.shape[:2]
-    share = max_side / max(height, width)
-    if share >= 1:
-        return image
-    size = (max(1, round(width * share)), max(1, round(height * share)))
-    return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)

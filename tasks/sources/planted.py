@@ -22,13 +22,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 
-import numpy as np
-
 from pairwright.schemas.claims import content_changes
 from pairwright.schemas.config import PlantedConfig, SourceConfig
 from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow, make_key
 from pairwright.schemas.scene import SceneGraph
-from pairwright.tasks.images.decode import RGB, decode_rgb, encode_png
+from pairwright.tasks.images.decode import decode_rgb, encode_png
+from pairwright.tasks.images.scale import scale_down
 from pairwright.tasks.sources import folder
 from pairwright.tasks.sources.reader import Reader, ReadResult
 
@@ -135,18 +134,6 @@ def name_changes(first: SceneGraph, second: SceneGraph) -> tuple[str, ...]:
     for change in before - after:  # undone in the second
         types.add(UNDONE.get(change.type, change.type))
     return tuple(sorted(types)) or ("no_change",)
-
-
-def scale_down(pixels: RGB, max_side: int) -> RGB:
-    """Return a photograph whose longer side has at most ``max_side`` pixels."""
-    import cv2
-
-    height, width = pixels.shape[:2]
-    share = max_side / max(height, width)
-    if share >= 1:
-        return pixels
-    size = (max(1, round(width * share)), max(1, round(height * share)))
-    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 READER = Reader(

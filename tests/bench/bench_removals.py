@@ -31,10 +31,10 @@ from pairwright.schemas.config import InspectionConfig, PlantedConfig
 from pairwright.schemas.rows import ImageRow, InspectionRow
 from pairwright.tasks.images.decode import encode_png
 from pairwright.tasks.images.masks import decode_mask
+from pairwright.tasks.images.scale import scale_down
 from pairwright.tasks.planting.photograph_planted import PlantedPhotograph, photograph_planted
 from pairwright.tasks.planting.uncover import uncover
 from pairwright.tasks.rejected.inspect_removals import inspect_removals
-from pairwright.tasks.sources.planted import scale_down
 from tests.bench.removal_fills import (
     BAD,
     COPY,

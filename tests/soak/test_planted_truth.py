@@ -19,9 +19,10 @@ from pairwright.schemas.config import PlantedConfig
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.captioning.describe_differences import compose_difference
 from pairwright.tasks.images.decode import RGB, encode_png
+from pairwright.tasks.images.scale import scale_down
 from pairwright.tasks.planting.draw_planting import CHANGES
 from pairwright.tasks.planting.photograph_planted import photograph_planted
-from pairwright.tasks.sources.planted import name_changes, scale_down
+from pairwright.tasks.sources.planted import name_changes
 from tests.tasks.planting.check_planted import find_faults, find_pair_faults, find_text_faults
 
 SKIMAGE = Path(skimage.__file__).parent / "data"

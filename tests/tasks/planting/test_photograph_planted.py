@@ -11,9 +11,9 @@ import skimage.data
 from pairwright.schemas.config import PlantedConfig
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.images.masks import decode_mask
+from pairwright.tasks.images.scale import scale_down
 from pairwright.tasks.planting.photograph_planted import measure_contrast, photograph_planted
 from pairwright.tasks.planting.uncover import uncover
-from pairwright.tasks.sources.planted import scale_down
 
 PHOTOGRAPH = scale_down(skimage.data.coffee(), 320)
 CONFIG = PlantedConfig(photographs=3, samples_per_pixel=2)

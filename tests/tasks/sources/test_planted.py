@@ -12,7 +12,8 @@ from PIL import Image
 from pairwright.schemas.config import PlantedConfig, Profile, SourceConfig
 from pairwright.schemas.rows import Dropped, ImageRow, ItemRow, PairRow
 from pairwright.schemas.scene import SceneGraph
-from pairwright.tasks.sources.planted import list_items, pair_up, read_items, scale_down
+from pairwright.tasks.images.scale import scale_down
+from pairwright.tasks.sources.planted import list_items, pair_up, read_items
 from tests.fixtures.builds import build_here, ok_rows
 from tests.tasks.planting.check_planted import find_faults, find_pair_faults, find_text_faults
 
