@@ -5,9 +5,9 @@ described and checked by the dataset's own profile, in a small dataset below it,
 build it is planned beforehand, resumed after a kill, and repeated at no cost.
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from heapq import nsmallest
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from pairwright.flows.building.run_build import Report, run_build
 from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.flows.versions.table import Table
 from pairwright.flows.versions.version import Version, open_present
-from pairwright.schemas.bounds import HealthConfig
+from pairwright.schemas.checks import CHECK_TABLES
 from pairwright.schemas.claims import Graphs
 from pairwright.schemas.config import (
     ExcludeConfig,
@@ -29,10 +29,9 @@ from pairwright.schemas.config import (
 )
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.filters import FiltersConfig
-from pairwright.schemas.rows import CheckRow, DifferenceRow, ImageRow, PairRow, make_key
+from pairwright.schemas.rows import CheckRow
 from pairwright.tasks.audit.measure_audit import Worth, audit_texts, measure_worth
 from pairwright.tasks.audit.write_audit import write_audit_page
-from pairwright.tasks.captioning.choose_differences import TABLES as CHECK_TABLES
 from pairwright.tasks.store.audits import AUDIT, mark_writer, write_audit
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.open_tables import RECORD
@@ -63,49 +62,56 @@ class Audit:
     """Folder of the audit."""
     planted: int
     """Planted photographs of each photograph."""
-    keys: Sequence[str]
-    """Keys of the photographs."""
+    photographs: int
+    """Number of photographs, the first of the folder."""
 
     @property
-    def profile(self) -> Profile:
-        """Return the profile of the audit's dataset."""
-        return _audit_profile(self.version.profile, self.folder, planted=self.planted)
+    def pairs(self) -> Version:
+        """Return the dataset of the planted pairs, before anything is listed."""
+        profile = _audit_profile(self.version.profile, self.folder, planted=self.planted)
+        return Version(
+            folder=Folder(str(self.folder)),
+            pipeline=Pipeline(profile, LAST),
+            limit=self.photographs,
+        )
 
 
 def prepare_audit(version: Version, pairs: int) -> Audit:
-    """Choose the photographs of an audit, and write them to its folder.
+    """Choose the photographs of an audit, and copy those that are missing to its folder.
 
-    Raises ``ConfigError`` where no served model writes, or there are no photographs.
+    Those with the smallest keys, which are hashes, are taken: more pairs include fewer. Raises
+    ``ConfigError`` where no served model writes, or there are no photographs.
     """
     _check_audited(version)
     folder = Path(version.folder.path(AUDIT))
-    keys = _draw_images(version, -(-pairs // (MIN_PLANTED - 1)))
+    keys = _list_images(version)
+    chosen = sorted(keys)[: -(-pairs // (MIN_PLANTED - 1))]
     planted = MIN_PLANTED
-    if len(keys) * (MIN_PLANTED - 1) < pairs:
+    if len(chosen) * (MIN_PLANTED - 1) < pairs:
         planted = MAX_PLANTED
-    _write_photographs(version, keys, folder / PHOTOGRAPHS)
-    return Audit(version=version, folder=folder, planted=planted, keys=keys)
+    _copy_photographs(version, chosen, folder / PHOTOGRAPHS, known=set(keys))
+    return Audit(version=version, folder=folder, planted=planted, photographs=len(chosen))
 
 
 def plan_audit(audit: Audit, *, trial: int = 0) -> Plan:
     """Return what an audit would do, per stage; builds only the trial."""
-    folder = Folder(str(audit.folder))
-    is_new = not folder.exists(RECORD)
-    version = Version(folder=folder, pipeline=Pipeline(audit.profile, LAST))
+    pairs = audit.pairs
+    is_new = not pairs.folder.exists(RECORD)
     if not is_new:
-        version = replace(version, items=open_present(folder).items)
-    return plan_build(version, is_new=is_new, trial=trial)
+        pairs = replace(pairs, items=open_present(pairs.folder).items)
+    return plan_build(pairs, is_new=is_new, trial=trial)
 
 
 def run_audit(audit: Audit, executor: OpenExecutor | None = None) -> Audited:
     """Plant, describe and check what is not done yet, measure, and write the page."""
-    request = request_of(Pipeline(audit.profile, LAST), Folder(str(audit.folder)))
+    pairs = audit.pairs
+    request = request_of(pairs.pipeline, pairs.folder, limit=pairs.limit)
     open_one = executor or open_executor
     with open_one(request.version) as opened:
         report = run_build(request, opened)
     # The current tables: an unfinished audit publishes no version.
-    worth = measure_audit(open_present(request.version.folder))
-    mark = mark_writer(request.version.planned, CHECK_TABLES)
+    worth = measure_audit(open_present(pairs.folder))
+    mark = mark_writer(request.version.planned)
     write_audit(audit.version.folder, worth.as_json(), mark=mark)
     page = write_audit_page(
         audit.folder, worth, name=audit.version.folder.url, profile=audit.version.profile.name
@@ -115,8 +121,8 @@ def run_audit(audit: Audit, executor: OpenExecutor | None = None) -> Audited:
 
 def measure_audit(version: Version) -> Worth:
     """Return what the texts and checks of an audit's dataset are worth."""
-    pairs = {row.key: row for row in _rows(version, "pairs", PairRow)}
-    images = {row.key: row for row in _rows(version, "images", ImageRow, without=("image",))}
+    pairs = {row.key: row for row in _rows(version, "pairs")}
+    images = {row.key: row for row in _rows(version, "images", without=("image",))}
     graphs: dict[str, Graphs] = {}
     for pair in pairs.values():
         first, second = images[pair.first].graph, images[pair.second].graph
@@ -125,24 +131,26 @@ def measure_audit(version: Version) -> Worth:
         graphs[pair.key] = (first, second)
     checks: list[CheckRow] = []
     for table in CHECK_TABLES:
-        checks += _rows(version, table, CheckRow)
+        checks += _rows(version, table)
     texts = audit_texts(
-        _rows(version, "described", DifferenceRow),
+        _rows(version, "described"),
         pairs,
         graphs,
         checks,
-        _rows(version, "differences", DifferenceRow),
+        _rows(version, "differences"),
     )
     return measure_worth(texts, len(pairs))
 
 
-def _rows(version: Version, name: str, kind: type[Any], *, without: Sequence[str] = ()) -> Any:
-    """Return the rows of a table; none if its stage is off."""
-    if all(planned.stage.name != name for planned in version.planned):
-        return []
-    table: Table[Any] = Table(version, name)
-    assert issubclass(table.row_type, kind)
-    return list(table.rows(without=without))
+def _rows(version: Version, name: str, *, without: Sequence[str] = ()) -> Iterator[Any]:
+    """Yield the rows of a table; none if its stage is off."""
+    if _has_table(version, name):
+        table: Table[Any] = Table(version, name)
+        yield from table.rows(without=without)
+
+
+def _has_table(version: Version, name: str) -> bool:
+    return any(planned.stage.name == name for planned in version.planned)
 
 
 def _check_audited(version: Version) -> None:
@@ -162,34 +170,40 @@ def _check_audited(version: Version) -> None:
         )
 
 
-def _draw_images(version: Version, count: int) -> list[str]:
-    """Return the keys of at most ``count`` photographs; more of them include fewer."""
-    name = "admitted" if any(p.stage.name == "admitted" for p in version.planned) else "images"
+def _list_images(version: Version) -> list[str]:
+    """Return the keys of the images that pairs may be made of."""
+    name = "admitted" if _has_table(version, "admitted") else "images"
     table: Table[Any] = Table(version, name)
     keys = table.to_arrow(["subject"]).column("subject").to_pylist()
     if not keys:
         raise ConfigError(f"{version.folder.url}: has no images; build it first")
-    seed = version.profile.seed
-    return nsmallest(count, keys, key=lambda key: make_key("audit", seed, key))
+    return keys
 
 
-def _write_photographs(version: Version, keys: Sequence[str], folder: Path) -> None:
-    """Write the photographs' files into a folder that holds no others."""
+def _copy_photographs(
+    version: Version, chosen: Sequence[str], folder: Path, *, known: Collection[str]
+) -> None:
+    """Copy the chosen photographs that are missing; delete those that the dataset has no longer.
+
+    A copy has the photograph's key as name and no time of its own, so that one that is written
+    again is the same item.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = set(keys)
+    copied: set[str] = set()
     for path in folder.iterdir():
-        if path.stem not in wanted:
+        if path.stem in known:
+            copied.add(path.stem)
+        else:
             path.unlink()
-    missing = wanted - {path.stem for path in folder.iterdir()}
+    missing = ", ".join(f"'{key}'" for key in chosen if key not in copied)
     if not missing:
         return
-    quoted = ", ".join(f"'{key}'" for key in sorted(missing))
-    table: Table[Any] = Table(version, "images").where(f"key IN ({quoted})")
-    for row in table.rows():
-        path = folder / f"{row.key}.{row.format}"
-        partial = path.with_suffix(".part")
-        partial.write_bytes(row.image)
-        partial.rename(path)
+    photographs: Table[Any] = Table(version, "images").where(f"key IN ({missing})")
+    target = Folder(str(folder))
+    for row in photographs.rows():
+        name = f"{row.key}.{row.format}"
+        target.write(name, row.image)
+        os.utime(folder / name, ns=(0, 0))
 
 
 def _audit_profile(profile: Profile, folder: Path, *, planted: int) -> Profile:
@@ -197,12 +211,10 @@ def _audit_profile(profile: Profile, folder: Path, *, planted: int) -> Profile:
     values: dict[str, Any] = {
         "source": f"planted:{(folder / PHOTOGRAPHS).absolute()}",
         "planted": profile.planted.model_copy(update={"photographs": planted}),
-        "pairing": "similarity",
         "exclude": ExcludeConfig(),
         "filters": FiltersConfig(),
         "reading": ReadingConfig(),
         "robustness": RobustnessConfig(),
         "gates": GatesConfig(min_yield={LAST: 0.0}),  # the checks may refuse all texts
-        "health": HealthConfig(),
     }
     return profile.model_copy(update=values)

@@ -19,7 +19,7 @@ def audit(
     dataset: options.DatasetUrl,
     pairs: Annotated[int, Option(min=1, help="Number of planted pairs.")] = 200,
     plan: Annotated[
-        bool, Option("--plan", help="Show what it would do, per stage; do nothing.")
+        bool, Option("--plan", help="Show what it would do, per stage; only copies photographs.")
     ] = False,
     trial: Annotated[
         int, Option(min=0, help="With --plan: build the first N photographs to measure their cost.")

@@ -10,8 +10,9 @@ import skimage.data
 from PIL import Image
 
 import pairwright as pw
-from pairwright.flows.building.audit_dataset import Audited
+from pairwright.flows.building.audit_dataset import Audited, prepare_audit
 from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.sources.planted import list_items
 from pairwright.tasks.store.audits import read_audit
 from tests.bench.audit_writers import ScriptedModels
 from tests.fixtures.chat_server import ChatServer, chat_server
@@ -88,6 +89,28 @@ def test_a_plan_plants_nothing(mixed_up) -> None:
     plan = mixed_up.album.plan_audit(pairs=PAIRS)
     assert plan.new_items == 0, "what was audited is done"
     assert {"described", "controlled", "confirmed"} <= {*plan.stages}
+
+
+def listed_items(album: pw.Dataset, pairs: int) -> list[str]:
+    planned = prepare_audit(album.version, pairs).pairs
+    source = planned.profile.source_config
+    return [item.key for item in list_items(source, planned.limit)]
+
+
+def test_fewer_pairs_are_the_first_of_more(mixed_up) -> None:
+    both = listed_items(mixed_up.album, PAIRS)
+    assert len(both) == 2
+    assert listed_items(mixed_up.album, 2) == both[:1]
+    assert listed_items(mixed_up.album, PAIRS) == both, "none was copied again under another key"
+
+
+def test_a_photograph_is_copied_again_as_the_same_item(mixed_up) -> None:
+    folder = Path(mixed_up.album.folder.path("audit/photographs"))
+    items = listed_items(mixed_up.album, PAIRS)
+    first, _ = sorted(folder.iterdir())
+    first.rename(folder / f"{first.stem}.torn.png")  # a file of no photograph of the dataset
+    assert listed_items(mixed_up.album, PAIRS) == items
+    assert len(list(folder.iterdir())) == 2
 
 
 def test_texts_of_scene_graphs_need_no_audit(tmp_path) -> None:
