@@ -141,10 +141,10 @@ def judge_text(row: DifferenceRow, graphs: Graphs) -> Judgement:
             return Judgement(Truth.TRUE)
         return Judgement(Truth.FALSE, NOT_UNCHANGED)
     reading = read_claims(use_known_words(row.text))
-    if reading.understood:
-        return _judge_claims(reading.claims, graphs)
     halves = (use_known_words(row.first_half), use_known_words(row.second_half))
-    claims = [*read_half(halves[0], 0), *read_half(halves[1], 1)]
+    claims: Sequence[Claim] = reading.claims
+    if not reading.understood:
+        claims = [*read_half(halves[0], 0), *read_half(halves[1], 1)]
     planted = _planted_shapes(graphs)
     of_planted = [claim for claim in claims if claim.selector.shape in planted]
     if any(not _holds(claim, graphs) for claim in of_planted):
@@ -154,17 +154,8 @@ def judge_text(row: DifferenceRow, graphs: Graphs) -> Judgement:
         return Judgement(Truth.FALSE, WRONG_VIEW)
     if orders or any(_tells(claim, graphs) for claim in of_planted):
         return Judgement(Truth.TRUE)
-    if _may_tell(of_planted, halves, graphs):
+    if not reading.understood and _may_tell(of_planted, halves, graphs):
         return Judgement(Truth.UNCLEAR, MAY_TELL)
-    return Judgement(Truth.FALSE, NOTHING_NAMED)
-
-
-def _judge_claims(claims: Sequence[Claim], graphs: Graphs) -> Judgement:
-    """Return the verdict about a text of which every word was understood."""
-    if not all(_holds(claim, graphs) for claim in claims):
-        return Judgement(Truth.FALSE, WRONG)
-    if any(claim.kind != "no_change" and _tells(claim, graphs) for claim in claims):
-        return Judgement(Truth.TRUE)
     return Judgement(Truth.FALSE, NOTHING_NAMED)
 
 

@@ -8,20 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from pairwright.schemas.checks import MEANINGS
 from pairwright.tasks.audit.measure_audit import CheckWorth, Share, Worth
 from pairwright.tasks.pages.charts import Chart, Line, draw_lines
 from pairwright.tasks.pages.environment import copy_looks, make_environment, write_page
 
 HERE = Path(__file__).parent
 PAGE = "index.html"
-MEANINGS = {
-    "swapped": "The pair in the other order must give the description the other way round.",
-    "same": "One of the images, shown twice, must give no difference.",
-    "grounded": "Each half must fit its own image better than the other one.",
-    "regions": "What is named must lie where the images differ.",
-    "confirmed": "Each statement must be true of its own image, and one false of the other.",
-    "judged": "A model rates the description.",
-}
 MIN_POINTS = 3  # fewer thresholds make no curve
 
 
