@@ -5,6 +5,17 @@ but it is not known to be wrong. Rows name the setting behind a reason ("judge: 
 (judging.min_rating=3)").
 """
 
+CHECK_TABLES = ("controlled", "grounded", "regions", "confirmed", "judged")
+"""Tables of the checks, in the order in which descriptions pass them."""
+MEANINGS = {
+    "swapped": "The pair in the other order must give the description the other way round.",
+    "same": "One of the images, shown twice, must give no difference.",
+    "grounded": "Each half must fit its own image better than the other one.",
+    "regions": "Something that it names must lie where the two images, aligned, differ.",
+    "confirmed": "Each statement must be true of its own image, and one false of the other.",
+    "judged": "A model rates the description: 0 is wrong, 5 is right in every word.",
+}
+"""What each check asks of a description, for people."""
 NOT_TURNED_ROUND = "swapped pair: not the other way round"
 NONE_IN_SWAPPED = "swapped pair: no difference"
 UNREADABLE_SWAPPED = "swapped pair: "

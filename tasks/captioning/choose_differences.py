@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from pairwright.schemas.checks import CHECK_TABLES
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import (
@@ -24,7 +25,6 @@ from pairwright.schemas.rows import (
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.words import says_no_change
 
-TABLES = ("controlled", "grounded", "regions", "confirmed", "judged")
 RANKS = ("judged", "confirmed", "regions", "grounded", "swapped")
 """Checks that rank descriptions by their scores, the most important first."""
 Descriptions = Mapping[str, tuple[DifferenceRow, ...]]
@@ -127,7 +127,7 @@ def _read_outcomes(
     """Return a description with its scores by check, and the reasons of its failures."""
     scores: dict[str, float] = {}
     failures: list[str] = []
-    for table in TABLES:
+    for table in CHECK_TABLES:
         if table not in checks:
             continue
         outcomes = [
@@ -155,7 +155,7 @@ STAGE = Stage(
         Uses(table="described", row=DifferenceRow, kind="many", counts=True),
         *(
             Uses(table=name, row=CheckRow, kind="many", without=("text", "served"), counts=True)
-            for name in TABLES
+            for name in CHECK_TABLES
         ),
     ),
 )

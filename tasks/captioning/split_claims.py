@@ -5,12 +5,10 @@ conjunction is one statement; a longer one is split by the served model, as for 
 """
 
 import re
-from typing import Literal
 
 from pairwright.schemas import phrases
 from pairwright.schemas.claims import Claim
 from pairwright.tasks.scenes.read_claims import read_claims
-from pairwright.tasks.scenes.read_phrases import read_phrases
 from pairwright.tasks.serving.chat import Chat
 from pairwright.tasks.serving.split_text import ask_split
 from pairwright.tasks.texts.split_sentences import read_sentences
@@ -19,7 +17,6 @@ from pairwright.tasks.texts.words import split_by_rules
 JOINED = re.compile(r",|;|\b(?:and|but|with|without|while|which|that)\b", re.IGNORECASE)
 """Words that join several statements in one half."""
 MAX_CHARACTERS = 2000  # of a half that is split; nobody writes so much about one image
-Side = Literal[0, 1]
 
 
 async def split_half(
@@ -35,9 +32,6 @@ async def split_half(
 
     ``verb``: the template's before the half ("shows").
     """
-    claimed = read_statements(half)
-    if claimed:
-        return claimed
     whole = f"The image {verb} {half}".strip()[:MAX_CHARACTERS]
     if not JOINED.search(half):
         return [whole]
@@ -65,15 +59,6 @@ def read_description(text: str) -> tuple[list[str], list[str]] | None:
         if sentence not in statements[claim.side]:
             statements[claim.side].append(sentence)
     return statements if all(statements) else None
-
-
-def read_statements(half: str) -> list[str]:
-    """Return the claims of a half as sentences; none: a word of it was not understood."""
-    reading = read_phrases(half, half)
-    if not reading.understood:
-        return []
-    of_first = [claim for claim in reading.claims if claim.side == 0]
-    return list(dict.fromkeys(word_claim(claim) for claim in of_first))
 
 
 def word_claim(claim: Claim) -> str:

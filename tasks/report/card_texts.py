@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from pairwright.schemas.arrow import R
+from pairwright.schemas.checks import CHECK_TABLES
 from pairwright.schemas.rows import (
     MAKERS,
     CaptionRow,
@@ -20,7 +21,7 @@ from pairwright.schemas.rows import (
     QuestionRow,
     RejectedTextRow,
 )
-from pairwright.tasks.report.query_tables import CHECKS, Tables
+from pairwright.tasks.report.query_tables import Tables
 
 TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
 PREFERENCE_IMAGES = (
@@ -67,7 +68,7 @@ class Texts:
         # All descriptions, where they were checked.
         self.described = _group_by_subject(tables.find_rows("described", DifferenceRow, keys))
         checks: list[CheckRow] = []
-        for name in CHECKS:
+        for name in CHECK_TABLES:
             checks += tables.find_rows(name, CheckRow, keys)
         self._checks = _group_by_subject(checks)
         rejected: list[RejectedTextRow] = []

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 from jinja2 import Environment
 from PIL import Image
 
+from pairwright.schemas.checks import MEANINGS
 from pairwright.schemas.claims import content_changes
 from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions
 from pairwright.schemas.rows import (
@@ -36,7 +37,7 @@ from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.pages.environment import LOOKS, make_environment
 from pairwright.tasks.report.card_removals import RemovalsView, Steps, view_removals
 from pairwright.tasks.report.card_texts import PREFERENCE_IMAGES, Texts, mark_words, split_sides
-from pairwright.tasks.report.measure_writing import MEANINGS, says_something
+from pairwright.tasks.report.measure_writing import says_something
 from pairwright.tasks.report.query_tables import Tables
 from pairwright.tasks.report.write_images import CHANGED, Heat, PictureFolder, WrittenImage
 

@@ -25,7 +25,7 @@ from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import GIVEN, UNCHECKED, ImageRow
 from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.pages.charts import Proportion
-from pairwright.tasks.report.query_tables import CHECKS, Tables
+from pairwright.tasks.report.query_tables import Tables
 from pairwright.tasks.store.audits import WRITER, mark_writer, read_audit, say_worth
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.stage import Planned
@@ -97,7 +97,7 @@ def judge_audit(folder: Folder, planned: Sequence[Planned]) -> Iterator[Finding]
     if audit is None:
         yield _unaudited("Nobody knows how many are true: pairwright audit DATASET measures it.")
         return
-    if audit.mark != mark_writer(planned, CHECKS):
+    if audit.mark != mark_writer(planned):
         yield _unaudited(
             "The last audit was of another writer or other checks: pairwright audit DATASET."
         )

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pairwright.schemas.arrow import schema_of
-from pairwright.schemas.checks import SEEN_IN_SAME, speaks_against, without_bound
-from pairwright.tasks.report.query_tables import CHECKS, WORDS, Tables
+from pairwright.schemas.checks import CHECK_TABLES, SEEN_IN_SAME, speaks_against, without_bound
+from pairwright.tasks.report.query_tables import WORDS, Tables
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.texts.comparisons import AXES
 from pairwright.tasks.texts.differences import REASONS
@@ -24,14 +24,6 @@ from pairwright.tasks.texts.differences import REASONS
 # normalised white space, as SQL
 PLAIN = "array_to_string(regexp_extract_all(coalesce(text, ''), '[^\\s]+'), ' ')"
 UNLABELLED = "no axis named"
-MEANINGS = {
-    "swapped": "The pair in the other order must give the description the other way round.",
-    "same": "One of the images, shown twice, must give no difference.",
-    "grounded": "Each half must fit its own image better than the other one.",
-    "regions": "Something that it names must lie where the two images, aligned, differ.",
-    "confirmed": "Each statement must be true of its own image, and one false of the other.",
-    "judged": "A model rates the description: 0 is wrong, 5 is right in every word.",
-}
 
 
 class Differences(NamedTuple):
@@ -193,7 +185,7 @@ class Writing(NamedTuple):
 def measure_writing(tables: Tables, counts: Sequence[Counts]) -> Writing:
     """Measure the texts table by table; ``counts`` have the stages' reasons."""
     checks: list[CheckOutcome] = []
-    for table in CHECKS:
+    for table in CHECK_TABLES:
         checks += measure_checks(tables, table)
     return Writing(
         measure_differences(tables, counts),

@@ -22,8 +22,6 @@ from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.snapshot import live_index
 from pairwright.tasks.store.stage import Planned
 
-CHECKS = ("controlled", "grounded", "regions", "confirmed", "judged")
-"""Tables of checks, in the order in which descriptions pass them."""
 PREFERENCES = ("preferences", "given_preferences")  # tables of preferences, the latest first
 CHUNK_ROWS = 50_000
 FINE = 0.0001  # step of counted cosines and scores, finer than their display

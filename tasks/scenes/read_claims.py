@@ -100,16 +100,15 @@ def _noun_phrase(prefix: str) -> str:
 
 
 RELATION = rf"(?P<relation>{either(RELATIONS.values())}) the {_noun_phrase('other_')}"
-THING = re.compile(
-    rf"(?:(?P<determiner>{DETERMINER}) )?{_noun_phrase('')}(?: {RELATION})?", re.IGNORECASE
-)
+# Patterns are compiled when a text is first read, and kept by ``re``: most commands read none.
+THING = rf"(?:(?P<determiner>{DETERMINER}) )?{_noun_phrase('')}(?: {RELATION})?"
 POSITION = rf"(?P<column>{either(WORDS['column'])})?(?: ?(?P<depth>{either(WORDS['depth'])}))?"
 LOOK = "|".join(rf"(?P<{name}>{either(WORDS[name])})" for name in (*ADJECTIVES, "facing"))
-NEW = re.compile(rf"(?:{LOOK}|(?=(?:on|in) the ){POSITION}(?: {RELATION})?)", re.IGNORECASE)
+NEW = rf"(?:{LOOK}|(?=(?:on|in) the ){POSITION}(?: {RELATION})?)"
 
 
-def _ungrouped(pattern: re.Pattern[str]) -> str:
-    return re.sub(r"\(\?P<\w+>", "(?:", pattern.pattern)
+def _ungrouped(pattern: str) -> str:
+    return re.sub(r"\(\?P<\w+>", "(?:", pattern)
 
 
 TOKENS = {
@@ -126,11 +125,8 @@ TOKENS = {
     "count": rf"(?<!first )(?<!second )(?:{either(COUNTS)})",
 }
 """Patterns of tokens by class; where several fit, the first is taken; "the first one" is none."""
-TOKEN = re.compile(
-    "|".join(
-        rf"(?P<{name}>(?<![\w'-])(?:{pattern})(?![\w'-]))" for name, pattern in TOKENS.items()
-    ),
-    re.IGNORECASE,
+TOKEN = "|".join(
+    rf"(?P<{name}>(?<![\w'-])(?:{pattern})(?![\w'-]))" for name, pattern in TOKENS.items()
 )
 OPEN = "⟨"
 CLOSE = "⟩"
@@ -274,7 +270,7 @@ def _bare_place(text: str, kind: str) -> str:
 
 def read_thing(text: str) -> NamedThing:
     """Return the meaning of one noun phrase."""
-    match = THING.fullmatch(text)
+    match = re.fullmatch(THING, text, re.IGNORECASE)
     if match is None:
         raise UnreadError(text)
     determiner = (match["determiner"] or "").lower()
@@ -441,7 +437,7 @@ def _read_attribute_token(token: str) -> Look:
         return {"pose": token_words}, None
     if token_words in SPOTS:
         return SPOTS[token_words], None
-    match = NEW.fullmatch(token)
+    match = re.fullmatch(NEW, token, re.IGNORECASE)
     if match is None:
         raise UnreadError(token)
     beside = None
@@ -580,7 +576,7 @@ def _tokenize(text: str) -> tuple[str, Sequence[str]]:
         tokens.append(match[0])
         return f"{OPEN}{match.lastgroup} {len(tokens) - 1}{CLOSE}"
 
-    numbered = TOKEN.sub(number, text)
+    numbered = re.sub(TOKEN, number, text, flags=re.IGNORECASE)
     return numbered.lower(), tokens
 
 

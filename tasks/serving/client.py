@@ -22,11 +22,9 @@ from pairwright.tasks.serving.chat import Answer, Question, RefusedQuestionError
 from pairwright.tasks.serving.connection import PACE, Connection, FaultError, Pace
 from pairwright.tasks.serving.endpoints import Endpoint, Endpoints, Limiter
 from pairwright.tasks.serving.loop import background, run_coroutine
-from pairwright.tasks.serving.write_request import body_of, key_of
+from pairwright.tasks.serving.write_request import PROBABILITY_FIELDS, body_of, key_of
 from pairwright.tasks.store.answers import Answers
 
-PROBABILITIES = ("logprobs", "top_logprobs")
-"""Fields of a request that some servers refuse."""
 _CLIENTS: dict[tuple[ChatConfig, Pace], "Client"] = {}
 _MAKING = threading.Lock()
 
@@ -85,8 +83,10 @@ class Client:
 
     async def _request_with_probabilities(self, question: Question, body: dict[str, Any]) -> Answer:
         """Return the answer, from a server that gives no probabilities without these."""
-        plain_body = {name: value for name, value in body.items() if name not in PROBABILITIES}
-        if not question.alternatives or not self._gives_probabilities:
+        if not question.alternatives:
+            return await self._request(question, body)
+        plain_body = {name: body[name] for name in body if name not in PROBABILITY_FIELDS}
+        if not self._gives_probabilities:
             return await self._request(question, plain_body)
         try:
             return await self._request(question, body, counts_refusal=False)

@@ -26,6 +26,8 @@ VERSION = 1  # raise when the same question is asked in another way
 UNTOUCHED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """For vLLM, which otherwise reads these from ``generation_config.json``: Qwen2-VL's has ``top_k``
 1, which makes seeds useless. Other servers refuse unknown fields. """
+PROBABILITY_FIELDS = ("logprobs", "top_logprobs")
+"""Fields that request the probabilities of tokens; some servers refuse them."""
 SHORTEST = 28  # minimum pixels per side: one token of Qwen2-VL
 ELONGATED = 199  # maximum aspect ratio: Qwen2-VL refuses 200 and more
 LONGEST = 65_500  # maximum side of a JPEG
@@ -40,7 +42,7 @@ def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
         {"role": turn.role, "content": whole(turn.text)} for turn in question.before
     ]
     messages.append({"role": "user", "content": _content(question, config)})
-    return {
+    body = {
         "model": config.model,
         "messages": messages,
         "max_tokens": question.max_tokens,
@@ -48,8 +50,10 @@ def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
         "top_p": config.top_p,
         "seed": question.seed,
         **_server_fields(question.grammar, config),
-        **_probability_fields(question),
     }
+    if question.alternatives:
+        body |= dict(zip(PROBABILITY_FIELDS, (True, question.alternatives), strict=True))
+    return body
 
 
 def key_of(question: Question, config: ChatConfig) -> str:
@@ -70,13 +74,6 @@ def key_of(question: Question, config: ChatConfig) -> str:
     if question.alternatives:
         sampling = (*sampling, "alternatives", question.alternatives)
     return make_key("answer", VERSION, config.model, config.revision, *content, *sampling)
-
-
-def _probability_fields(question: Question) -> dict[str, Any]:
-    """Return the fields by which a server gives the probabilities of tokens."""
-    if not question.alternatives:
-        return {}
-    return {"logprobs": True, "top_logprobs": question.alternatives}
 
 
 def _temperature(question: Question, config: ChatConfig) -> float:

@@ -1,15 +1,16 @@
 """Result of a dataset's last audit, DIR/audit/worth.json, and whether it still holds.
 
-It holds for the writer and the checks that were audited: their stages, settings and models.
+It holds for the writer and the checks that were audited: their settings, models and prompts.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pairwright.schemas.checks import CHECK_TABLES
 from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.files import Folder, read_sealed, seal
-from pairwright.tasks.store.stage import Planned, uncounted_fields
+from pairwright.tasks.store.stage import Planned, hash_prompts, settings_parts
 
 AUDIT = "audit"
 WORTH = f"{AUDIT}/worth.json"
@@ -27,17 +28,14 @@ class StoredAudit:
     """Hash of the audited writer and checks."""
 
 
-def mark_writer(planned: Iterable[Planned], checks: Iterable[str]) -> str:
-    """Return the hash of what writes and checks descriptions.
-
-    ``checks``: the names of the checks' tables.
-    """
-    names = {WRITER, *checks}
+def mark_writer(planned: Iterable[Planned]) -> str:
+    """Return the hash of what writes and checks descriptions: settings, models and prompts."""
+    names = {WRITER, *CHECK_TABLES}
     parts: list[str] = []
     for step in planned:
         if step.is_on and step.stage.name in names:
-            settings = step.config.model_dump_json(exclude=uncounted_fields(step.config))
-            parts += [step.stage.name, str(step.stage.version), settings]
+            prompts = hash_prompts(step.inputs)
+            parts += settings_parts(step.stage, step.config, step.inputs, prompts)
     return make_key("audit", *parts)
 
 

@@ -212,24 +212,36 @@ def fingerprint(
     ``prompts`` has the SHA-256 of each prompt file, ``tables`` the fingerprint of each table made
     so far.
     """
-    parts = [
-        stage.name,
-        str(stage.version),
-        config.model_dump_json(exclude=uncounted_fields(config)),
-    ]
-    parts += [f"prompt {name} {prompts[name]}" for name in sorted(inputs.prompts)]
+    parts = settings_parts(stage, config, inputs, prompts)
     parts += [f"table {name} {tables[name]}" for name in sorted(inputs.input_tables - {LISTING})]
     if stage.models:
         parts += stage.models(config)
     return make_key(*parts)[:16]
 
 
-def uncounted_fields(config: Section) -> dict[str, Any]:
+def settings_parts(
+    stage: Stage, config: Section, inputs: Inputs, prompts: Mapping[str, str]
+) -> list[str]:
+    """Return what determines a stage's rows, except its tables and models.
+
+    ``prompts`` has the SHA-256 of each prompt file.
+    """
+    settings = config.model_dump_json(exclude=_uncounted(config))
+    files = [f"prompt {name} {prompts[name]}" for name in sorted(inputs.prompts)]
+    return [stage.name, str(stage.version), settings, *files]
+
+
+def hash_prompts(inputs: Inputs) -> dict[str, str]:
+    """Return the SHA-256 of each prompt file of a stage."""
+    return {name: load_prompt(name).sha256 for name in inputs.prompts}
+
+
+def _uncounted(config: Section) -> dict[str, Any]:
     """Return the uncounted fields of a section and of sections inside it, in pydantic's form."""
     excluded: dict[str, Any] = {}
     for name, value in config:
         if isinstance(value, Section):
-            excluded[name] = uncounted_fields(value)
+            excluded[name] = _uncounted(value)
     excluded = {name: inner for name, inner in excluded.items() if inner}
     return excluded | dict.fromkeys(config.uncounted, True)
 
@@ -299,7 +311,7 @@ def plan_stage(
 ) -> Planned:
     """Return a stage ready to run; ``tables`` has the fingerprints of the tables made so far."""
     if inputs.reads:
-        prompts = {name: load_prompt(name).sha256 for name in inputs.prompts}
+        prompts = hash_prompts(inputs)
         mark = fingerprint(stage, config, inputs=inputs, prompts=prompts, tables=tables)
     else:
         mark = make_key(stage.name, "off")[:16]

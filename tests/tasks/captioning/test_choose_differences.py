@@ -6,10 +6,10 @@ from itertools import permutations
 
 import pytest
 
-from pairwright.schemas.checks import BOTH_UNGROUNDED, LOW_RATING, NOT_TURNED_ROUND
+from pairwright.schemas.checks import BOTH_UNGROUNDED, CHECK_TABLES, LOW_RATING, NOT_TURNED_ROUND
 from pairwright.schemas.config import DifferencesConfig
 from pairwright.schemas.rows import CheckRow, Dropped
-from pairwright.tasks.captioning.choose_differences import TABLES, choose_differences
+from pairwright.tasks.captioning.choose_differences import choose_differences
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import pair_row
 from tests.fixtures.rows import row_of
@@ -43,7 +43,7 @@ def checks_of(row, why=None, **scores):
 
 
 def choose(described, outcomes):
-    tables = {name: {} for name in TABLES}
+    tables = {name: {} for name in CHECK_TABLES}
     for row in outcomes:
         table = tables[TABLE_OF.get(row.check, row.check)]
         table[row.subject] = (*table.get(row.subject, ()), row)

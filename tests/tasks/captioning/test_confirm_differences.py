@@ -10,7 +10,7 @@ from pairwright.schemas import checks
 from pairwright.schemas.config import ConfirmingConfig
 from pairwright.schemas.rows import CheckRow
 from pairwright.tasks.captioning.confirm_differences import confirm_differences
-from pairwright.tasks.captioning.split_claims import read_description, read_statements
+from pairwright.tasks.captioning.split_claims import read_description
 from tests.fixtures.asking import ask_stage, assert_no_tokens
 from tests.fixtures.chat_server import Reply, Status
 from tests.fixtures.coloured import IMAGES, PAIR, colour_of, colours_said
@@ -146,18 +146,6 @@ def test_long_halves_are_split_by_the_model() -> None:
     assert "The image shows a red wall, which was painted red" in split.text
     statements = [statement["statement"] for statement in json.loads(check.text)]
     assert statements == [*sentences, "The image shows a blue wall"]
-
-
-@pytest.mark.parametrize(
-    ("half", "statements"),
-    [
-        ("a red metal ball and no cube", ["There is a red metal ball.", "There is no cube."]),
-        ("two metal balls on the left", ["There are exactly two metal balls on the left."]),
-        ("a dog that sleeps", []),
-    ],
-)
-def test_the_scene_grammar_is_read_without_a_model(half, statements) -> None:
-    assert read_statements(half) == statements
 
 
 def test_a_description_in_our_words_is_read_as_a_whole() -> None:

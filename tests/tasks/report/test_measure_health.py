@@ -22,7 +22,7 @@ from pairwright.tasks.report.measure_health import (
     measure_health,
     predict_chosen,
 )
-from pairwright.tasks.report.query_tables import CHECKS, Tables
+from pairwright.tasks.report.query_tables import Tables
 from pairwright.tasks.store.audits import mark_writer, write_audit
 from pairwright.tasks.store.files import Folder
 from tests.tasks.report.handmade import LINE, Handmade, build_handmade, encode
@@ -214,7 +214,7 @@ def test_the_share_of_true_texts_is_that_of_the_audit(tmp_path):
     folder = Folder(str(tmp_path))
     [missing], planned = audited(folder)
     assert (missing.value, missing.good) == ("not measured", False)
-    write_audit(folder, {"pairs": 60, "chosen": CHOSEN}, mark=mark_writer(planned, CHECKS))
+    write_audit(folder, {"pairs": 60, "chosen": CHOSEN}, mark=mark_writer(planned))
     [finding], _ = audited(folder)
     assert (finding.value, finding.good) == ("90%", True)
     assert "60 planted pairs" in finding.about

@@ -7,10 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pairwright.schemas.checks import AGAINST, NO_RATING, NOTHING_AFFIRMED, SEEN_IN_SAME
+from pairwright.schemas.checks import (
+    AGAINST,
+    CHECK_TABLES,
+    NO_RATING,
+    NOTHING_AFFIRMED,
+    SEEN_IN_SAME,
+)
 from pairwright.schemas.rows import Dropped, Turn
 from pairwright.tasks.report import measure_writing
-from pairwright.tasks.report.query_tables import CHECKS, Tables
+from pairwright.tasks.report.query_tables import Tables
 from tests.tasks.report.handmade import LINE, Handmade, build_handmade, make_whole
 from tests.tasks.report.handmade_served import CHAT, LANGUAGE, LINE_SERVED, make_served, request
 
@@ -95,7 +101,7 @@ def test_checks_that_passed_and_failed_with_reasons_and_scores(tmp_path) -> None
     made = make_served(4, 3)
     checks = measure(
         lambda tables, _: [
-            check for name in CHECKS for check in measure_writing.measure_checks(tables, name)
+            check for name in CHECK_TABLES for check in measure_writing.measure_checks(tables, name)
         ],
         *(tmp_path, made, "judged", LINE_SERVED),
     )
