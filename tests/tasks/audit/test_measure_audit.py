@@ -56,6 +56,13 @@ def test_shares_of_true_texts() -> None:
     assert worth.written.interval == pytest.approx((0.2307, 0.8824), abs=1e-4)
 
 
+def test_of_several_texts_that_pass_only_the_chosen_one_counts() -> None:
+    texts = texts_of((TRUE, 5.0, True), (TRUE, 4.0, False), (FALSE, 4.0, False))
+    worth = measure_worth(texts, pairs=3)
+    assert (worth.chosen.hits, worth.chosen.of) == (1, 1)
+    assert (worth.true_kept.hits, worth.false_kept.hits) == (2, 1)
+
+
 def test_thresholds_and_the_line_that_takes_the_best() -> None:
     [check] = measure_worth(TEXTS, pairs=6).checks
     assert (check.name, check.setting) == ("judged", "judging.min_rating")

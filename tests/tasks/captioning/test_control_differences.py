@@ -92,6 +92,16 @@ def test_a_model_that_ignores_the_order_or_the_images_fails() -> None:
     assert checks.speaks_against(row.why)
 
 
+def test_a_little_more_alike_crosswise_is_not_enough() -> None:
+    """Of five and three words and pairs of words, crosswise "wall" is common: 2 / 8, halved."""
+    row = description("shows a red brick wall", "shows a blue sky", subject=PAIR.key)
+    answer = template("has a wooden bench", "has a low wall")
+    [check], _ = ask(answer, "swapped", rows=(row,))
+    assert check.score == 0.125
+    assert outcome(check)[0] is False
+    assert checks.speaks_against(check.why)
+
+
 def test_a_model_that_ignores_the_images_fails_where_they_are_the_same() -> None:
     [swapped, same], _ = ask(ignoring_images, "swapped", "same")
     assert swapped.passed, "its captions came in the other order"

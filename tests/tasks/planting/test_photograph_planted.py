@@ -12,7 +12,14 @@ from pairwright.schemas.config import PlantedConfig
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.images.masks import decode_mask
 from pairwright.tasks.images.scale import scale_down
-from pairwright.tasks.planting.photograph_planted import measure_contrast, photograph_planted
+from pairwright.tasks.planting import photograph_planted as module
+from pairwright.tasks.planting.draw_planting import draw_planting
+from pairwright.tasks.planting.find_spots import find_spots
+from pairwright.tasks.planting.photograph_planted import (
+    Planter,
+    measure_contrast,
+    photograph_planted,
+)
 from pairwright.tasks.planting.uncover import uncover
 
 PHOTOGRAPH = scale_down(skimage.data.coffee(), 320)
@@ -62,6 +69,22 @@ def test_things_stand_out_from_what_they_cover(worlds) -> None:
             if is_plain(made.graph):
                 for mask in masks_of(made.graph, "mask"):
                     assert measure_contrast(made.pixels, PHOTOGRAPH, mask) >= 25
+
+
+def test_a_thing_that_is_hardly_seen_is_refused(monkeypatch) -> None:
+    planter = Planter(PHOTOGRAPH, CONFIG, (0, 0))
+    rng = np.random.default_rng(0)
+    exposed = None
+    while exposed is None:
+        planting = draw_planting(rng, find_spots(PHOTOGRAPH, rng), PHOTOGRAPH.shape[1])
+        if planting is not None:
+            exposed = planter.expose(planting)
+    faintest = min(
+        measure_contrast(exposed.pixels, PHOTOGRAPH, thing.mask)
+        for thing in exposed.things.values()
+    )
+    monkeypatch.setattr(module, "MIN_CONTRAST", faintest + 1)
+    assert planter.expose(exposed.planting) is None
 
 
 def test_contrast_is_that_of_the_channel_that_differs_most() -> None:

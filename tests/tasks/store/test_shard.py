@@ -161,8 +161,16 @@ def test_used_tables_come_in_the_form_asked_for(tmp_path: Path) -> None:
         Uses(table="links", row=CaptionRow, kind="many"),
         Uses(table="images", row=ImageRow, kind="table", without=("image", "graph"), name="flat"),
         Uses(table="pairs", row=PairRow, name="same"),
-        Uses(table="images", row=ImageRow, kind="many", on="key", by="source_key", name="made"),
         Uses(table="neighbours", row=NeighbourRow, on="about", of="same", name="theirs"),
+        Uses(
+            table="pairs",
+            row=PairRow,
+            kind="many",
+            on="key",
+            of="theirs",
+            by="source_key",
+            name="made",
+        ),
         Uses(table="pairs", row=FirstRow, name="by_first"),
         Uses(table="neighbours", row=NeighbourRow, on="about", of="by_first", name="firsts"),
         Uses(table="pairs", row=NamelessRow, name="nameless"),
@@ -176,7 +184,9 @@ def test_used_tables_come_in_the_form_asked_for(tmp_path: Path) -> None:
     assert used["same"] == pairs
     assert used["images"] == {row.key: replace(row, image=b"") for row in live["images"]}
     assert used["neighbours"] == {key: (row,) for key, row in neighbours.items()}
-    assert used["made"] == dict.fromkeys(pairs, ()), "no image is made from a pair"
+    made = {row.source_key: (row,) for row in pairs.values()}
+    assert used["made"] == {row.key: made.get(row.key, ()) for row in used["theirs"].values()}
+    assert any(used["made"].values())
     assert used["links"] == dict.fromkeys(pairs, ())
     assert sorted(used["flat"].column("name").to_pylist()) == WORDS
     assert {"image", "graph", "status"}.isdisjoint(used["flat"].column_names)
