@@ -76,6 +76,16 @@ TRUE = (
     "The first image has one green sign, the second has one.",
     "Differences:\n1. Object types: There is a mug in Image 1 but not in Image 2.",
 )
+MOVED = "The red mug {} and is now on the left to the left of the green sign."
+
+
+@pytest.mark.parametrize("verb", ["moved", "has moved", "was moved"])
+def test_a_move_to_a_neighbour_is_read(verb) -> None:
+    reading = READER.read(MOVED.format(verb))
+    assert reading.unread == ()
+    assert any(said.value == "to the left of" for said in reading.said)
+
+
 FALSE = (
     template("a large red metal ball", "a blue metal ball"),
     template("a red metal ball", "a blue metal ball on the right"),
