@@ -1,19 +1,23 @@
 """Withhold rejected texts that are right elsewhere: beside the rejected image, or of another pair.
 
 Reads all pairs with their texts at once, and the scene graphs of a shard's pairs; writes
-``WithheldRow``. A rejected text has to stay false when a removal takes the place of an image:
-decided where graphs are known, not for crops. And no text that is chosen in training is rejected
-anywhere: compared word for word, as preferences word them. Other methods' texts then come first; a
-pair that has no other is left without a rejected text.
+``WithheldRow``. Only texts with claims are withheld, those of scenes and planted pairs: what people
+and models wrote is rejected for other pairs on purpose, by retrieval. A rejected text has to stay
+false when a removal takes the place of an image, but for crops, which no graph describes. And no
+text that is chosen in training is rejected anywhere: compared word for word, as preferences word
+them. Other methods' texts then come first; a pair that has no other is left without one.
+
+All pairs with claims are worded once for each shard. Memory: the text tables, as Arrow and without
+texts of unknown claims, a digest of each chosen text, and the shard's scene graphs.
 """
 
-from collections import defaultdict
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
-from typing import TypeVar
+from hashlib import blake2b
+from typing import Generic, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pairwright.schemas.arrow import from_table, schema_of
 from pairwright.schemas.claims import CLAIMS, Graphs, may_hold
@@ -35,21 +39,94 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.schemas.scene import SceneGraph
-from pairwright.tasks.preferences.word_texts import select_false, word_texts
+from pairwright.tasks.preferences.word_texts import UNKNOWN_CLAIMS, select_false, word_texts
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.say_claims import surely_said
 
 TRUE_OF_REJECTED = "true of the rejected image"
 CHOSEN_ELSEWHERE = "chosen of another pair in training"
+SPLIT = ("subject", "split")
+GROUP = ("subject", "group")
+SEVERAL = ""
+"""Owner of a text that several pairs choose."""
+Owners = Mapping[bytes, str]
+"""The pair that chooses each text in training, by the text's digest."""
 R = TypeVar("R", bound=Row)
 
 
-@dataclass(frozen=True, slots=True)
-class WordedTexts:
-    """Texts of one pair as its preferences have them."""
+class RowsByPair(Generic[R]):
+    """Rows of a table by the pair that they are about."""
 
-    chosen: tuple[str, ...]
-    rejected: tuple[RejectedTextRow, ...]
+    def __init__(self, table: pa.Table, row_type: type[R]) -> None:
+        """Sort the rows by pair and key."""
+        self.row_type = row_type
+        self.table = table.sort_by([("subject", "ascending"), ("key", "ascending")])
+        self.pair_keys: list[str] = self.table["subject"].to_pylist()
+
+    def rows_of(self, pair_key: str) -> tuple[R, ...]:
+        """Return the rows about a pair."""
+        start = bisect_left(self.pair_keys, pair_key)
+        stop = bisect_right(self.pair_keys, pair_key)
+        return tuple(from_table(self.table.slice(start, stop - start), self.row_type))
+
+
+class PairTexts:
+    """Texts of pairs whose chosen texts have claims, worded as their preferences have them."""
+
+    def __init__(
+        self,
+        config: PreferencesConfig,
+        groups: pa.Table,
+        differences: pa.Table | None,
+        judged_rejected: pa.Table | None,
+        texts: Mapping[str, pa.Table],
+    ) -> None:
+        chosen = _or_empty(differences, DifferenceRow)
+        with_claims = chosen.filter(~pc.field("claims").isin(UNKNOWN_CLAIMS))
+        described = pa.array(with_claims["subject"].to_pylist(), pa.string())
+        is_described = pc.field("subject").isin(described)
+        self.config = config
+        self.differences = RowsByPair(with_claims, DifferenceRow)
+        self.rejected: dict[str, RowsByPair[RejectedTextRow]] = {}
+        for maker, table in texts.items():
+            self.rejected[maker] = RowsByPair(table.filter(is_described), RejectedTextRow)
+        checks = _or_empty(judged_rejected, CheckRow)
+        self.checks = RowsByPair(checks.filter(is_described), CheckRow)
+        self.groups = dict(zip(*(groups[name].to_pylist() for name in GROUP), strict=True))
+
+    def word_pair(self, pair: PairRow) -> tuple[list[str], list[RejectedTextRow]]:
+        """Return a pair's chosen and rejected texts."""
+        by_maker: dict[str, dict[str, tuple[RejectedTextRow, ...]]] = {}
+        for maker, rows in self.rejected.items():
+            by_maker[maker] = {pair.key: rows.rows_of(pair.key)}
+        false_texts = select_false(pair.key, by_maker, self.checks.rows_of(pair.key))
+        chosen: list[str] = []
+        rejected: list[RejectedTextRow] = []
+        for difference in self.differences.rows_of(pair.key):
+            _, text, others = word_texts(
+                pair,
+                difference,
+                [text for text in false_texts if text.description == difference.key],
+                groups=(self.groups.get(pair.first, ""), self.groups.get(pair.second, "")),
+                config=self.config,
+            )
+            chosen.append(text.text)
+            rejected.extend(others)
+        return chosen, rejected
+
+    def find_owners(self, pairs: pa.Table, train_keys: Sequence[str]) -> Owners:
+        """Return which pair of the training split chooses each text."""
+        is_described = pc.field("key").isin(pa.array(self.differences.pair_keys, pa.string()))
+        is_training = pc.field("key").isin(pa.array(train_keys, pa.string()))
+        owners: dict[bytes, str] = {}
+        for pair in from_table(pairs.filter(is_described & is_training), PairRow):
+            chosen, _ = self.word_pair(pair)
+            for text in chosen:
+                digest = _digest(text)
+                owner = owners.setdefault(digest, pair.key)
+                if owner != pair.key:
+                    owners[digest] = SEVERAL
+        return owners
 
 
 def withhold_texts(
@@ -67,20 +144,19 @@ def withhold_texts(
     **texts: pa.Table,
 ) -> Iterator[WithheldRow]:
     """Yield which rejected texts each pair of the shard does without, and why."""
-    worded = _word_all(everything, groups, config, differences, judged_rejected, texts)
-    split_names = dict(zip(*(splits.column(name).to_pylist() for name in SPLIT), strict=True))
-    owners = defaultdict[str, set[str]](set)
-    for key, pair_texts in worded.items():
-        if split_names.get(key) == "train":
-            for text in pair_texts.chosen:
-                owners[plain_text(text)].add(key)
+    pair_texts = PairTexts(config, groups, differences, judged_rejected, texts)
+    train = splits.filter(pc.field("split") == "train")
+    owners = pair_texts.find_owners(everything, train["subject"].to_pylist())
     for row in rows:
+        _, rejected = pair_texts.word_pair(row)
         shown = _show_rejected(row, scenes, rejections.get(row.key), removals)
         reasons: dict[str, str] = {}
-        for text in worded[row.key].rejected:
+        for text in rejected:
+            if text.claims in UNKNOWN_CLAIMS:
+                continue
             if shown and _may_be_true(text, shown):
                 reasons[text.key] = TRUE_OF_REJECTED
-            elif owners.get(plain_text(text.text), set()) - {row.key}:
+            elif owners.get(_digest(text.text), row.key) != row.key:
                 reasons[text.key] = CHOSEN_ELSEWHERE
         yield WithheldRow(
             key=make_key("withheld", row.key, *reasons, *reasons.values()),
@@ -91,45 +167,12 @@ def withhold_texts(
         )
 
 
-def _word_all(
-    everything: pa.Table,
-    groups: pa.Table,
-    config: PreferencesConfig,
-    differences: pa.Table | None,
-    judged_rejected: pa.Table | None,
-    texts: Mapping[str, pa.Table],
-) -> dict[str, WordedTexts]:
-    """Return the texts of every pair, worded as in its preferences."""
-    by_image = dict(zip(*(groups.column(name).to_pylist() for name in GROUP), strict=True))
-    descriptions = _by_subject(differences, DifferenceRow)
-    checks = _by_subject(judged_rejected, CheckRow)
-    rejected = {maker: _by_subject(table, RejectedTextRow) for maker, table in texts.items()}
-    worded: dict[str, WordedTexts] = {}
-    for pair in from_table(everything, PairRow):
-        false_texts = select_false(pair.key, rejected, checks.get(pair.key, ()))
-        chosen: list[str] = []
-        reworded: list[RejectedTextRow] = []
-        for difference in descriptions.get(pair.key, ()):
-            _, text, others = word_texts(
-                pair,
-                difference,
-                [text for text in false_texts if text.description == difference.key],
-                groups=(by_image.get(pair.first, ""), by_image.get(pair.second, "")),
-                config=config,
-            )
-            chosen.append(text.text)
-            reworded.extend(others)
-        worded[pair.key] = WordedTexts(tuple(chosen), tuple(reworded))
-    return worded
+def _or_empty(table: pa.Table | None, row_type: type[Row]) -> pa.Table:
+    return schema_of(row_type).empty_table() if table is None else table
 
 
-def _by_subject(table: pa.Table | None, row_type: type[R]) -> dict[str, tuple[R, ...]]:
-    if table is None:
-        return {}
-    rows = defaultdict[str, list[R]](list)
-    for row in sorted(from_table(table, row_type), key=attrgetter("key")):
-        rows[row.subject].append(row)
-    return {subject: tuple(subject_rows) for subject, subject_rows in rows.items()}
+def _digest(text: str) -> bytes:
+    return blake2b(plain_text(text).encode(), digest_size=16).digest()
 
 
 def _show_rejected(
@@ -153,17 +196,13 @@ def _show_rejected(
 
 def _may_be_true(text: RejectedTextRow, graphs: Graphs) -> bool:
     """Return whether a text with known claims may pass for true of two photographs."""
-    claims = CLAIMS.validate_json(text.claims or "[]")
-    return bool(claims) and may_hold(surely_said(claims), graphs)
+    claims = CLAIMS.validate_json(text.claims)
+    return may_hold(surely_said(claims), graphs)
 
 
 def _without(graph: SceneGraph, object_ids: Sequence[str]) -> SceneGraph:
     remaining = tuple(obj for obj in graph.objects if obj.id not in object_ids)
     return graph.model_copy(update={"objects": remaining})
-
-
-SPLIT = ("subject", "split")
-GROUP = ("subject", "group")
 
 
 def _all_but(row_type: type[Row], names: Sequence[str]) -> tuple[str, ...]:
@@ -172,7 +211,6 @@ def _all_but(row_type: type[Row], names: Sequence[str]) -> tuple[str, ...]:
 
 STAGE = Stage(
     name="withheld",
-    version=1,
     group="preferences",
     reads={"pairs": PairRow},
     writes=WithheldRow,
@@ -207,5 +245,5 @@ STAGE = Stage(
             table="removals", row=RemovalRow, on="about", of="rejections", without=("mask", "patch")
         ),
     ),
-    rows_per_shard=1_000_000,
+    rows_per_shard=5000,
 )

@@ -35,18 +35,30 @@ def claim(side, kind="exists", **named):
     return Claim(side=side, kind=kind, selector=Selector(**named))
 
 
-def pair_of(number, *, split="train", chosen=""):
+def pair_of(number, *, split="train", has_claims=True):
     """Make a pair with its images, description and split."""
     images = [image_row(f"{number}-{side}", scene) for side, scene in enumerate(SCENES)]
     pair = pair_row(*(image.key for image in images))
-    row = description("shows a red ball", "shows a box", subject=pair.key)
-    row = replace(row, text=chosen or f"chosen {number}")
+    claims = (claim(0, shape="mug"), claim(1, shape="box")) if has_claims else ()
+    row = description("shows a mug", "shows a box", subject=pair.key, claims=claims)
+    row = replace(row, text=f"chosen {number}")
     return pair, images, row, row_of(SplitRow, source=pair.key, split=split, component="c")
 
 
+NO_MUG = (claim(0, "absent", shape="mug"),)
+
+
+def false_text(row, text, *, claims=NO_MUG):
+    return rejected_text(row, "edited", text, claims=CLAIMS.dump_json(claims).decode())
+
+
 def withhold(cases, texts, **uses):
-    """Return why each text is withheld, by its words."""
+    """Return why each text is withheld, by its words.
+
+    Each pair has one more text, of unknown claims, with which all texts keep their words.
+    """
     pairs, images, rows, splits = zip(*cases, strict=True)
+    texts = [*texts, *(rejected_text(row, "edited", "of unknown claims") for row in rows)]
     all_images = [image for both in images for image in both]
     withheld = withhold_texts(
         pairs,
@@ -70,15 +82,32 @@ def test_no_text_that_training_chooses_is_rejected_elsewhere() -> None:
     first, second = pair_of(1), pair_of(2)
     held = pair_of(3, split="test")
     texts = [
-        rejected_text(first[2], "edited", "Chosen 2"),
-        rejected_text(first[2], "edited", "chosen 3"),
-        rejected_text(second[2], "edited", "chosen 2 b"),
-        rejected_text(held[2], "edited", "chosen 1"),
+        false_text(first[2], "Chosen 2"),
+        false_text(first[2], "chosen 3"),
+        false_text(second[2], "chosen 2 b"),
+        false_text(held[2], "chosen 1"),
     ]
     assert withhold([first, second, held], texts) == {
         "Chosen 2": CHOSEN_ELSEWHERE,
         "chosen 1": CHOSEN_ELSEWHERE,
     }
+
+
+def test_a_text_that_two_pairs_choose_is_withheld_from_both() -> None:
+    first, second = pair_of(1), pair_of(2)
+    second = (second[0], second[1], replace(second[2], text="chosen 1"), second[3])
+    texts = [false_text(first[2], "chosen 1"), false_text(second[2], "chosen 1.")]
+    assert set(withhold([first, second], texts).values()) == {CHOSEN_ELSEWHERE}
+
+
+def test_what_people_and_models_wrote_is_rejected_for_other_pairs() -> None:
+    """Retrieval takes such texts from other pairs, word for word (paper 000)."""
+    first, second = pair_of(1, has_claims=False), pair_of(2, has_claims=False)
+    retrieved = rejected_text(first[2], "retrieved", "chosen 2")
+    assert withhold([first, second], [retrieved]) == {}
+    known = pair_of(1)
+    retrieved = rejected_text(known[2], "retrieved", "chosen 2")
+    assert withhold([known, pair_of(2)], [retrieved]) == {}, "its claims are not known"
 
 
 def test_a_rejected_text_is_not_true_of_the_rejected_image() -> None:
@@ -90,8 +119,8 @@ def test_a_rejected_text_is_not_true_of_the_rejected_image() -> None:
     no_ball = (claim(0, "absent", shape="ball"), claim(1, shape="ball"))
     no_mug = (claim(0, "absent", shape="mug"), claim(1, shape="ball"))
     texts = [
-        rejected_text(case[2], "edited", name, claims=CLAIMS.dump_json(claims).decode())
-        for name, claims in (("no ball", no_ball), ("no mug", no_mug))
+        false_text(case[2], "no ball", claims=no_ball),
+        false_text(case[2], "no mug", claims=no_mug),
     ]
     uses = {
         "rejections": {case[0].key: rejection},
@@ -107,9 +136,10 @@ def test_texts_of_other_methods_take_their_place() -> None:
     pair, images, row, split = pair_of(1)
     other = pair_of(2)
     texts = {
-        "edited": rejected_text(row, "edited", "chosen 2"),
+        "edited": false_text(row, "chosen 2"),
         "swapped": rejected_text(row, "swapped", "a swapped text"),
     }
+    unknown = rejected_text(other[2], "edited", "of unknown claims")
     pairs = [pair, other[0]]
     (withheld, _) = withhold_texts(
         pairs,
@@ -118,7 +148,7 @@ def test_texts_of_other_methods_take_their_place() -> None:
         groups=to_table([*images, *other[1]], ImageRow),
         splits=to_table([split, other[3]], SplitRow),
         differences=to_table([row, other[2]], DifferenceRow),
-        edited=to_table([texts["edited"]], RejectedTextRow),
+        edited=to_table([texts["edited"], unknown], RejectedTextRow),
         swapped=to_table([texts["swapped"]], RejectedTextRow),
     )
     assert withheld.reasons == (CHOSEN_ELSEWHERE,)
