@@ -11,7 +11,6 @@ Grounding is left out: CLIP's weights cannot be had without a download.
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -87,12 +86,14 @@ def tell_first(dataset: pw.Dataset) -> tuple[int, int]:
     features: list[list[float]] = []
     labels: list[int] = []
     worlds: list[str] = []
-    for item, pairs in groupby(dataset["pairs"].rows(), key=lambda pair: pair.source_key):
-        pair = next(pairs)  # one of a photograph, so that half are first
+    for pair in dataset["pairs"].rows():
+        photograph = images[pair.first].group
+        if photograph in worlds:
+            continue  # one pair of a photograph, so that half are first
         for is_first, key in ((1, pair.first), (0, pair.second)):
             features.append(describe_pixels(images[key].image))
             labels.append(is_first)
-            worlds.append(item)
+            worlds.append(photograph)
     return tell_apart("image statistics", features, labels, worlds)
 
 
