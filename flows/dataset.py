@@ -69,6 +69,8 @@ if TYPE_CHECKING:  # each is needed by one method only, and takes 0.05 to 0.1 s 
 Settings = Mapping[str, Any] | Sequence[str]
 """Fields of a profile or of a training: ``{"mining.min_similarity": 0.8}`` or
 ``["mining.min_similarity=0.8"]``."""
+Sources = str | Path | Sequence[str | Path] | None
+"""A source, several, or none: the profile's own."""
 Watch = Callable[[int, int], None]  # called with the rows or steps done so far, and their total
 
 
@@ -111,7 +113,7 @@ class Dataset:
     @classmethod
     def build(
         cls,
-        source: str | Path | None = None,
+        source: Sources = None,
         *,
         out: str | Path,
         profile: str = "scenes",
@@ -119,6 +121,7 @@ class Dataset:
         limit: int | None = None,
         until: str = "",
         exclude: Sequence[str] = (),
+        planted: int = 0,
         executor: OpenExecutor | None = None,
     ) -> Self:
         """Build a dataset, or continue an earlier build of it, and open it.
@@ -128,24 +131,27 @@ class Dataset:
         ``Dataset.build("photos/", out="album", profile="laptop", until="mining")``
 
         Args:
-            source: a folder of images, or kind:path; none: the profile's own.
+            source: a folder of images, kind:path, or several of these; none: the profile's own.
             out: the dataset's folder or URL.
             profile: name of a profile, or a .yaml file.
             settings: fields to set over the profile.
-            limit: only the first N images of the source.
+            limit: only the first N images of each source.
             until: the last stage, or the last group of stages; empty: all.
             exclude: sources of images to exclude, together with near-duplicates of them.
+            planted: number of the source's photographs to plant things into, too: pairs whose
+                differences are known.
             executor: opens the executor of the build's shards; none: this machine's processes,
                 and bars or lines.
         """
         request = make_request(
             str(out),
-            source and str(source),
+            _source_texts(source),
             profile=profile,
             settings=_settings_lines(settings),
             limit=limit,
             until=until,
             exclude=exclude,
+            planted=planted,
         )
         dataset = cls(request.version.folder)
         dataset._run(request, executor)
@@ -154,13 +160,14 @@ class Dataset:
     @classmethod
     def plan(
         cls,
-        source: str | Path | None = None,
+        source: Sources = None,
         *,
         out: str | Path = "",
         profile: str = "",
         settings: Settings = (),
         limit: int | None = None,
         until: str = "",
+        planted: int = 0,
         trial: int = 0,
     ) -> Plan:
         """Return, per stage, what a build would do: rows, calls, tokens, time, disk.
@@ -171,11 +178,12 @@ class Dataset:
         """
         version = version_to_plan(
             str(out),
-            source and str(source),
+            _source_texts(source),
             profile=profile,
             settings=_settings_lines(settings),
             limit=limit,
             until=until,
+            planted=planted,
         )
         is_new = not out or not version.folder.exists(RECORD)
         return plan_build(version, is_new=is_new, trial=trial)
@@ -490,6 +498,15 @@ class Dataset:
 
     def _repr_html_(self) -> str:
         return show_stages(self.url, self.number, self.version.stage_counts())
+
+
+def _source_texts(sources: Sources) -> list[str]:
+    """Return the sources as texts."""
+    if sources is None:
+        return []
+    if isinstance(sources, str | Path):
+        return [str(sources)]
+    return [str(source) for source in sources]
 
 
 def _settings_lines(settings: Settings) -> list[str]:

@@ -137,6 +137,8 @@ class PlantedConfig(Section):
     """Rendered things planted into photographs."""
 
     seed: FilledSeed = 0
+    count: Count = 0
+    """Number of photographs of the source that get things, spread evenly over it; 0: all."""
     photographs: Annotated[int, Field(ge=2, le=4)] = 2
     """Photographs made of each one of the source; the first drawn is paired with each other."""
     max_side: Annotated[int, Field(ge=256, le=4096)] = 1024
@@ -170,9 +172,10 @@ class SourceConfig(Section):
     items' keys identify what is rendered. Without corruption, `robustness` counts as absent.
     """
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"path", "scenes", "planted"})
+    uncounted: ClassVar[frozenset[str]] = frozenset({"path", "further", "scenes", "planted"})
     kind: Annotated[str, Filled("source_kind")]
     path: Annotated[str, Filled("source_path")]
+    further: Annotated[Names, Filled("sources")] = ()
     images: Annotated[ImagesConfig, Filled("images")]
     reading: Annotated[ReadingConfig, Filled("reading")]
     scenes: Annotated[ScenesConfig, Filled("scenes")]
@@ -453,6 +456,8 @@ class Profile(Section):
     """Purpose of the profile, in one sentence."""
     source: str = "scenes:"
     """Source when the command line names none (``kind:path``)."""
+    sources: Names = ()
+    """Further sources of the same dataset (``kind:path``), read after ``source``."""
     seed: Seed = 0
     """Seed of everything that is drawn: scenes, clusters, the wording of prompts, samples,
     splits."""
@@ -509,6 +514,11 @@ class Profile(Section):
         return self.source.partition(":")[0]
 
     @property
+    def all_sources(self) -> tuple[str, ...]:
+        """Return the source and the further ones."""
+        return (self.source, *self.sources)
+
+    @property
     def source_path(self) -> str:
         """Return the path of the source."""
         return self.source.partition(":")[2]
@@ -519,6 +529,7 @@ class Profile(Section):
         return SourceConfig(
             kind=self.source_kind,
             path=self.source_path,
+            further=self.sources,
             images=self.images,
             reading=self.reading,
             scenes=self.complete(self.scenes),

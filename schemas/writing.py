@@ -196,8 +196,8 @@ class DifferencesConfig(ValidatedSection):
     """Descriptions of differences."""
 
     writer: DifferenceWriters = ("scene-graph",)
-    """Writers: scene graphs or a served model, and people (`given`: the source's texts, each
-    sentence a row)."""
+    """Writers: scene graphs, of images that have them; a served model, of all others; and people
+    (`given`: the source's texts, each sentence a row)."""
     verbs: Literal["natural", "paper"] = "natural"
     """Verbs that a served model's template draws: those that a noun phrase can follow ("shows",
     "contains"), or all of paper 001's list ("advertises", "is", "sets")."""
@@ -211,13 +211,10 @@ class DifferencesConfig(ValidatedSection):
     """Descriptions requested per pair (ours); with checks, the best that passes them all is
     taken."""
 
-    @model_validator(mode="after")
-    def _one_machine(self) -> "DifferencesConfig":
-        if {"scene-graph", "served"} <= {*self.writer}:
-            raise ValueError(
-                "writer has both scene-graph and served: name one of them, with or without given"
-            )
-        return self
+    @property
+    def is_composed(self) -> bool:
+        """Return whether texts of images with scene graphs are composed."""
+        return "scene-graph" in self.writer
 
     @property
     def is_written(self) -> bool:

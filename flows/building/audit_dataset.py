@@ -171,10 +171,14 @@ def _check_audited(version: Version) -> None:
 
 
 def _list_images(version: Version) -> list[str]:
-    """Return the keys of the images that pairs may be made of."""
-    name = "admitted" if _has_table(version, "admitted") else "images"
-    table: Table[Any] = Table(version, name)
-    keys = table.to_arrow(["subject"]).column("subject").to_pylist()
+    """Return the keys of the photographs that pairs may be made of."""
+    images: Table[Any] = Table(version, "images")
+    photographs = images.where("source <> 'planted'").to_arrow(["key"]).column("key").to_pylist()
+    keys: list[str] = photographs
+    if _has_table(version, "admitted"):
+        admitted: Table[Any] = Table(version, "admitted")
+        admitted_keys = set(admitted.to_arrow(["key"]).column("key").to_pylist())
+        keys = [key for key in photographs if key in admitted_keys]
     if not keys:
         raise ConfigError(f"{version.folder.url}: has no images; build it first")
     return keys
@@ -207,10 +211,13 @@ def _copy_photographs(
 
 
 def _audit_profile(profile: Profile, folder: Path, *, planted: int) -> Profile:
-    """Return the dataset's profile with planted photographs as its source."""
+    """Return the dataset's profile with planted photographs as its source, described as others."""
+    writers = tuple(writer for writer in profile.differences.writer if writer != "scene-graph")
     values: dict[str, Any] = {
         "source": f"planted:{(folder / PHOTOGRAPHS).absolute()}",
-        "planted": profile.planted.model_copy(update={"photographs": planted}),
+        "sources": (),
+        "planted": profile.planted.model_copy(update={"photographs": planted, "count": 0}),
+        "differences": profile.differences.model_copy(update={"writer": writers}),
         "exclude": ExcludeConfig(),
         "filters": FiltersConfig(),
         "reading": ReadingConfig(),

@@ -152,7 +152,7 @@ def profile_to_fetch(name: str, settings: Sequence[str], source: str | None = No
     profile = load_profile(name, settings)
     if source is None and not profile.source:
         return profile.model_copy(update={"source": "folder:"})
-    return with_source(profile, source)
+    return with_source(profile, [source] if source else [])
 
 
 def fetch_weights(profile: Profile, until: str, *, fetch: bool) -> Fetched:

@@ -18,6 +18,7 @@ from pairwright.flows.versions.version import Version
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.sources.readers import recognise_source
+from pairwright.tasks.sources.sources import split_sources
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.stage import Stage
 
@@ -39,19 +40,20 @@ class Request:
 
 def make_request(
     out: str,
-    source: str | None,
+    sources: Sequence[str],
     *,
     profile: str,
     settings: Sequence[str],
     limit: int | None,
     until: str,
     exclude: Sequence[str] = (),
+    planted: int = 0,
 ) -> Request:
     """Return a user's request, after all checks that need not read the source."""
-    chosen = with_source(load_profile(profile, settings), source)
+    chosen = with_source(load_profile(profile, settings), sources, planted)
     excluded = [recognise_source(text) for text in (*chosen.exclude.sources, *exclude)]
-    sources = tuple(dict.fromkeys(excluded))
-    exclude_config = chosen.exclude.model_copy(update={"sources": sources})
+    all_excluded = tuple(dict.fromkeys(excluded))
+    exclude_config = chosen.exclude.model_copy(update={"sources": all_excluded})
     chosen = chosen.model_copy(update={"exclude": exclude_config})
     _check_out(out, chosen)
     return request_of(Pipeline(chosen, until), Folder(out), limit=limit)
@@ -98,11 +100,14 @@ def _check_out(out: str, profile: Profile) -> None:
         raise ConfigError(f"--out {out}: {existing} is a file; name a folder")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise ConfigError(f"--out {out}: {existing} cannot be written to")
-    source = profile.source_config.path
-    if not source or "://" in source or not Path(source).is_dir():
-        return
-    if path.resolve().is_relative_to(Path(source).resolve()):
-        raise ConfigError(f"--out {out} lies in the source's folder, {source}: name one outside it")
+    for source in split_sources(profile.source_config):
+        folder = source.path
+        if not folder or "://" in folder or not Path(folder).is_dir():
+            continue
+        if path.resolve().is_relative_to(Path(folder).resolve()):
+            raise ConfigError(
+                f"--out {out} lies in the source's folder, {folder}: name one outside it"
+            )
 
 
 def _check_named_tables(profile: Profile) -> None:

@@ -18,7 +18,7 @@ from pairwright.flows.pipeline.pipeline import Pipeline, check_stage, with_sourc
 from pairwright.flows.versions.version import Version, open_present
 from pairwright.schemas.bounds import BudgetConfig, GatesConfig
 from pairwright.schemas.config import RunConfig
-from pairwright.tasks.sources.readers import READERS
+from pairwright.tasks.sources.sources import list_all, rows_per_shard
 from pairwright.tasks.store.executor import Outcome, ShardFailed, count_own_processes
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
@@ -69,7 +69,7 @@ class Plan:
     def as_json(self) -> dict[str, Any]:
         """Return it for scripts."""
         return {
-            "source": self.version.profile.source,
+            "source": " ".join(self.version.profile.all_sources),
             "dataset": "" if self.is_new else self.version.folder.url,
             "items": self.items,
             "new_items": self.new_items,
@@ -95,12 +95,13 @@ class Timer(LineWatcher):
 
 def version_to_plan(
     out: str,
-    source: str | None,
+    sources: Sequence[str],
     *,
     profile: str,
     settings: Sequence[str],
     limit: int | None,
     until: str,
+    planted: int = 0,
 ) -> Version:
     """Return the version to plan.
 
@@ -109,15 +110,21 @@ def version_to_plan(
     check_stage(until)
     folder = Folder(out) if out else Folder(".")
     if not out or not folder.exists(RECORD):
-        chosen = with_source(load_profile(profile or "scenes", settings), source)
+        chosen = with_source(load_profile(profile or "scenes", settings), sources, planted)
         return Version(folder=folder, pipeline=Pipeline(chosen, until), limit=limit)
     present = open_present(folder)
     if profile:
         request = make_request(
-            out, source, profile=profile, settings=settings, limit=limit, until=until
+            out,
+            sources,
+            profile=profile,
+            settings=settings,
+            limit=limit,
+            until=until,
+            planted=planted,
         )
         return replace(request.version, items=present.items)
-    chosen = with_source(change_profile(present.profile, settings), source)
+    chosen = with_source(change_profile(present.profile, settings), sources, planted)
     pipeline = Pipeline(chosen, until or present.pipeline.until)
     return replace(present, pipeline=pipeline, limit=limit or present.limit)
 
@@ -176,7 +183,7 @@ def _read_known_keys(version: Version) -> set[bytes]:
 def _list_keys(version: Version) -> list[bytes]:
     """Return the keys of the items that the source lists now."""
     source = version.profile.source_config
-    items = READERS[source.kind].list_items(source, version.limit)
+    items = list_all(source, version.limit)
     return [bytes.fromhex(item.key) for item in items]
 
 
@@ -299,13 +306,13 @@ def _count_parallel_shards(version: Version, planned: Planned, inputs: float) ->
     """Return the number of a stage's shards that run at once."""
     run = version.profile.run
     stage = planned.stage
-    reader = READERS[version.profile.source_config.kind]
-    rows_per_shard = (
+    items_per_shard = rows_per_shard(version.profile.source_config)
+    shard_size = (
         run.rows_per_shard_of.get(stage.name)
-        or (planned.reads_source and reader.rows_per_shard)
+        or (planned.reads_source and items_per_shard)
         or stage.shard_size(planned.config)
         or run.rows_per_shard
     )
     workers = run.workers or count_cores()
     processes = count_own_processes(planned) or workers
-    return max(1, min(processes, workers, math.ceil(inputs / rows_per_shard)))
+    return max(1, min(processes, workers, math.ceil(inputs / shard_size)))

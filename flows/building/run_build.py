@@ -33,7 +33,7 @@ from pairwright.tasks.mining import embed_images
 from pairwright.tasks.mining.admit_images import write_references
 from pairwright.tasks.serving.launch import Servers
 from pairwright.tasks.sources import read_items
-from pairwright.tasks.sources.readers import READERS
+from pairwright.tasks.sources.sources import list_all
 from pairwright.tasks.store.budget import Budget
 from pairwright.tasks.store.executor import Executor, Outcome, ShardFailed
 from pairwright.tasks.store.files import FULL, Folder
@@ -101,7 +101,7 @@ def run_build(request: Request, executor: Executor) -> Report:
         log.warning("%s", version.pipeline.caveat)
     began = now()
     source = version.profile.source_config
-    listed = iter(READERS[source.kind].list_items(source, version.limit))
+    listed = list_all(source, version.limit)
     first = list(islice(listed, 1))  # a source that cannot be listed leaves no folder
     with in_use(folder):  # so that no clean-up deletes the listing
         items = write_items(folder, chain(first, listed))

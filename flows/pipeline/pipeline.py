@@ -14,8 +14,9 @@ from pairwright.flows.pipeline.load_profile import load_profile
 from pairwright.flows.pipeline.stages import BY_NAME, GROUPS, RESULTS, STAGES, TABLES
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError, SourceError
-from pairwright.schemas.rows import NeighbourRow, PairRow, PreferenceRow
-from pairwright.tasks.sources.readers import READERS, recognise_source
+from pairwright.schemas.rows import NeighbourRow, PreferenceRow
+from pairwright.tasks.sources.readers import recognise_source
+from pairwright.tasks.sources.sources import are_mined, brings, readers_of
 from pairwright.tasks.store.stage import LISTING, NO_INPUTS, Inputs, Planned, Stage, plan_stage
 
 
@@ -135,17 +136,16 @@ def _switched_on(profile: Profile, stages: Sequence[Stage]) -> dict[str, Inputs]
 
 def _idle(profile: Profile) -> set[str]:
     """Return the stages without work for this source or pairing."""
-    reader = READERS.get(profile.source_kind)  # a profile may name no source yet
-    brought = reader.brings if reader else ()
-    mined = not {PairRow, PreferenceRow}.intersection(brought)
+    source = profile.source_config
+    mined = are_mined(source)
     idle = set[str]()
     if not mined or profile.pairing != "similarity":
         idle |= {"similar_pairs", "matched_pairs"}
-    if profile.source_kind == "scenes":
+    if all(reader.kind == "scenes" for reader in readers_of(source)):
         idle.add("matched_pairs")  # worlds share their rooms
     if not mined or profile.pairing != "nouns":
         idle |= {"nouns", "noun_pairs"}
-    if PreferenceRow in brought and not profile.rejections.by_clip:
+    if brings(source, row_type=PreferenceRow) and not profile.rejections.by_clip:
         idle.add("rejections")  # such images have no scene graphs
     return idle
 
@@ -164,10 +164,14 @@ def check_tables(names: Iterable[str]) -> None:
         raise ConfigError(f"{strange}: no such table. There are {', '.join(TABLES)}")
 
 
-def with_source(profile: Profile, source: str | None) -> Profile:
-    """Return the profile reading another source; ``None`` keeps its own."""
-    text = profile.source if source is None else source
-    if not text:
+def with_source(profile: Profile, sources: Sequence[str], planted: int = 0) -> Profile:
+    """Return the profile reading other sources; without any, it keeps its own.
+
+    With ``planted``, things are planted into this many photographs of the first one, too, and the
+    texts of these are composed.
+    """
+    texts = list(sources) or profile.all_sources
+    if not texts[0]:
         raise SourceError(
             f"profile {profile.name} has no source: give one, "
             "as in `pairwright build PHOTOS --out DIR`"
@@ -176,4 +180,23 @@ def with_source(profile: Profile, source: str | None) -> Profile:
     if images and "://" not in images:
         images = str(Path(images).absolute())  # a build can be resumed from anywhere
     reading = profile.reading.model_copy(update={"images": images})
-    return profile.model_copy(update={"source": recognise_source(text), "reading": reading})
+    first, *further = dict.fromkeys(recognise_source(text) for text in texts)
+    updates: dict[str, Any] = {"reading": reading}
+    if planted:
+        further.append(_planted_source(first))
+        updates["planted"] = profile.planted.model_copy(update={"count": planted})
+        if not profile.differences.is_composed:
+            writers = ("scene-graph", *profile.differences.writer)
+            updates["differences"] = profile.differences.model_copy(update={"writer": writers})
+    return profile.model_copy(update={**updates, "source": first, "sources": tuple(further)})
+
+
+def _planted_source(source: str) -> str:
+    """Return the source that plants things into a source's photographs."""
+    kind, _, path = source.partition(":")
+    if kind != "folder":
+        raise ConfigError(
+            f"--planted: things are planted into a folder of photographs, not into {kind}: "
+            "name the folder as another source, planted:FOLDER"
+        )
+    return f"planted:{path}"

@@ -37,23 +37,25 @@ ProfileName = Annotated[str, Field(json_schema_extra={"examples": [*profile_name
 @flow(name="build-dataset", flow_run_name="build-{out}", task_runner=RUNNER, persist_result=False)
 def build_dataset(
     out: str,
-    source: str | None = None,
+    source: str | list[str] | None = None,
     profile: ProfileName = "scenes",
     settings: list[str] | None = None,
     limit: Annotated[int, Field(ge=1)] | None = None,
     until: StageName = "",
     exclude: list[str] | None = None,
+    planted: Annotated[int, Field(ge=0)] = 0,
 ) -> State[None]:
     """Build a dataset, or continue an earlier build of it.
 
     Args:
         out: Folder or URL of the dataset.
-        source: A folder of images, or kind:path; none: the profile's own.
+        source: A folder of images, kind:path, or several of these; none: the profile's own.
         profile: Name of a profile, or a .yaml file.
         settings: Fields to set over the profile ("mining.min_similarity=0.8").
-        limit: Only the first N images of the source.
+        limit: Only the first N images of each source.
         until: Stop after this stage.
         exclude: Sources of images to exclude, together with near-duplicates of them.
+        planted: Number of the source's photographs to plant things into, too.
     """
     with log_to_prefect():
         built = Dataset.build(
@@ -64,6 +66,7 @@ def build_dataset(
             limit=limit,
             until=until,
             exclude=exclude or [],
+            planted=planted,
             executor=open_in_prefect,
         )
         return _end_of(built)

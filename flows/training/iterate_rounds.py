@@ -141,8 +141,13 @@ class Rounds:
     def base_profile(self) -> Profile:
         """Return the dataset's profile without the rounds' settings."""
         if self._is_new:
-            return with_source(load_profile(self.config.profile, self._own), self.config.source)
+            return with_source(load_profile(self.config.profile, self._own), self._sources)
         return change_profile(read_record(self.folder).profile, self._own)
+
+    @property
+    def _sources(self) -> list[str]:
+        """Return the source of a new dataset, unless it is the profile's."""
+        return [self.config.source] if self.config.source else []
 
     @property
     def measure_name(self) -> str:
@@ -258,7 +263,7 @@ class Rounds:
         if self._is_new:
             return make_request(
                 self.folder.url,
-                self.config.source,
+                self._sources,
                 profile=self.config.profile,
                 settings=settings,
                 limit=None,

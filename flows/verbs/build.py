@@ -30,7 +30,7 @@ PLAN_HEADS = {
 @app.command(epilog="Example: `pairwright build PHOTOS --out dataset --until mining`")
 def build(
     out: options.Out,
-    source: options.Source = None,
+    source: options.Sources = None,
     profile: options.ProfileName = "scenes",
     settings: options.Settings = None,
     limit: options.Limit = None,
@@ -39,6 +39,7 @@ def build(
         list[str] | None,
         Option(help="Exclude images that nearly match one of this source (repeatable)."),
     ] = None,
+    planted: options.Planted = 0,
 ) -> None:
     """Build a dataset, or continue an earlier build of it."""
     load_profile(profile, settings or [])  # a wrong setting is refused before the stages are loaded
@@ -50,6 +51,7 @@ def build(
         "limit": limit,
         "until": until,
         "exclude": exclude or [],
+        "planted": planted,
     }
     _run("build_dataset", kwargs, out, lambda: options.load_dataset().build(**kwargs))
 
@@ -113,12 +115,13 @@ def _run_in_prefect(flow: str, kwargs: dict[str, Any], server: str) -> bool:
     "dataset`"
 )
 def plan(
-    source: options.Source = None,
+    source: options.Sources = None,
     profile: options.AnyProfile = "",
     settings: options.Settings = None,
     limit: options.Limit = None,
     until: options.Until = "",
     out: options.Out = "",
+    planted: options.Planted = 0,
     trial: Annotated[
         int, Option(min=0, help="Build the first N rows (such as 50) to measure their cost.")
     ] = 0,
@@ -138,6 +141,7 @@ def plan(
             settings=settings or [],
             limit=limit,
             until=until,
+            planted=planted,
             trial=trial,
         )
     if as_json:
@@ -150,7 +154,8 @@ def print_plan(plan: "Plan") -> None:
     """Print what a build would do, as a table of its stages."""
     url = plan.version.folder.url
     new = "" if plan.is_new else f", {plan.new_items:,} of them new to {url}"
-    print(f"{plan.version.profile.source} lists {plan.items:,} items{new}.")
+    sources = " and ".join(plan.version.profile.all_sources)
+    print(f"{sources}: {plan.items:,} items{new}.")
     columns = list(next(iter(plan.stages.values())))
     rows: list[list[str]] = []
     for stage in plan.version.pipeline.running:

@@ -28,14 +28,24 @@ WRONG = 2
 STOPPED = 130
 
 
+EMPTY_NAME = "the name is empty; give a folder or a URL"
+
+
 def refuse_empty(
     context: typer.Context, param: typer.CallbackParam, value: str | None
 ) -> str | None:
     """Refuse an empty name of a folder, most likely an unset shell variable."""
     source = context.get_parameter_source(param.name or "")
     if value == "" and source and source.name == "COMMANDLINE":
-        raise typer.BadParameter("the name is empty; give a folder or a URL")
+        raise typer.BadParameter(EMPTY_NAME)
     return value
+
+
+def refuse_empty_names(values: list[str] | None) -> list[str] | None:
+    """Refuse an empty name among several."""
+    if values and "" in values:
+        raise typer.BadParameter(EMPTY_NAME)
+    return values
 
 
 def load_plugins(files: list[str]) -> None:
@@ -52,6 +62,23 @@ Source = Annotated[
     Argument(
         callback=refuse_empty,
         help="A folder of images, or kind:path (default: the profile's own source).",
+    ),
+]
+Sources = Annotated[
+    list[str] | None,
+    Argument(
+        callback=refuse_empty_names,
+        metavar="SOURCE...",
+        help="Folders of images, or kind:path (default: the profile's own source).",
+    ),
+]
+Planted = Annotated[
+    int,
+    Option(
+        "--planted",
+        metavar="NUMBER",
+        min=0,
+        help="Plant things into this many photographs, too: pairs whose differences are known.",
     ),
 ]
 Out = Annotated[
@@ -83,7 +110,7 @@ Settings = Annotated[
     ),
 ]
 Limit = Annotated[
-    int | None, Option("--limit", min=1, help="Only the first N images of the source.")
+    int | None, Option("--limit", min=1, help="Only the first N images of each source.")
 ]
 Until = Annotated[
     str,
@@ -203,9 +230,9 @@ def _check_images(dataset: "Dataset", counts: "Sequence[Counts]") -> None:
             continue
         reasons = ", ".join(f"{number:,} x {reason}" for reason, number in images.reasons.items())
         raise SourceError(
-            f"{dataset.profile.source}: none of its {images.of:,} items gave an image ({reasons}). "
-            "Check its kind (`pairwright sources`). To list the items: pairwright status "
-            f"{dataset.url} --refused images"
+            f"{', '.join(dataset.profile.all_sources)}: none of its {images.of:,} items gave an "
+            f"image ({reasons}). Check its kind (`pairwright sources`). To list the items: "
+            f"pairwright status {dataset.url} --refused images"
         )
 
 

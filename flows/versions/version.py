@@ -25,6 +25,7 @@ from pairwright.schemas.section import Section
 from pairwright.tasks.captioning.validators import VALIDATORS
 from pairwright.tasks.models.embedders import EMBEDDERS
 from pairwright.tasks.sources.readers import READERS
+from pairwright.tasks.sources.sources import rows_per_shard
 from pairwright.tasks.store import gates
 from pairwright.tasks.store import snapshot as snapshots
 from pairwright.tasks.store.files import Folder
@@ -127,11 +128,10 @@ class Version:
         """Return the build of its tables and of extra ones, not entered or resolved yet."""
         run = self.profile.run
         planned = self.stages if with_off else self.planned
-        reader = READERS[self.profile.source_config.kind]
         sizes: dict[str, int] = {}
         for reading in self.planned:
             if reading.reads_source:
-                sizes[reading.stage.name] = reader.rows_per_shard
+                sizes[reading.stage.name] = rows_per_shard(self.profile.source_config)
         return Build(
             self.folder,
             [*planned, *extra],

@@ -3,7 +3,7 @@
 Reads ``PairRow``, writes ``DifferenceRow``: composed from the images' scene graphs and checked
 against them, by ``prompts/difference_template.j2`` (the paper's) and the phrases of
 ``difference_phrases.j2`` (ours); or written by a served model that sees both images and reads their
-captions. Ours: verbs, and one of several human differences, are drawn anew for each attempt.
+captions. With both writers, the served model describes the pairs without scene graphs. Ours: verbs, and one of several human differences, are drawn anew for each attempt.
 ``served`` of a row lists all attempts, the accepted one last.
 """
 
@@ -354,7 +354,14 @@ async def describe_differences(
     images: Images,
     captions: Captions,
 ) -> Sequence[DifferenceRow] | Dropped:
-    """Return up to ``candidates`` different descriptions, or the reason of the last refusal."""
+    """Return up to ``candidates`` different descriptions, or the reason of the last refusal.
+
+    With the writer ``scene-graph``, too, a pair of images with scene graphs has a composed one.
+    """
+    has_graphs = not isinstance(validators.pair_graphs(row, images), Dropped)
+    if config.is_composed and has_graphs:
+        composed = _compose(row, config=config, images=images, captions=captions)
+        return composed if isinstance(composed, Dropped) else [composed]
     pair_images = validators.pair_images(row.key, row, images)
     if isinstance(pair_images, Dropped):
         return pair_images
@@ -518,9 +525,12 @@ def read_description(
 
 
 def _name_prompts(config: DifferencesConfig) -> tuple[str, ...]:
+    names: list[str] = []
+    if config.is_composed:
+        names += ["difference_template", "difference_phrases", "answer_sentences"]
     if config.is_served:
-        return PROMPTS
-    return ("difference_template", "difference_phrases", "answer_sentences")
+        names += PROMPTS
+    return tuple(dict.fromkeys(names))
 
 
 STAGE = Stage(

@@ -120,7 +120,7 @@ def compose_true(
 
     The text is validated like a model's text. ``name`` seeds the attempts.
     """
-    graphs = _pair_graphs(row, images)
+    graphs = pair_graphs(row, images)
     if isinstance(graphs, rows.Dropped):
         return graphs
     refused = RefusedText("no words for the difference")
@@ -143,7 +143,8 @@ def compose_true(
     )
 
 
-def _pair_graphs(row: rows.PairRow, images: rows.Images) -> Graphs | rows.Dropped:
+def pair_graphs(row: rows.PairRow, images: rows.Images) -> Graphs | rows.Dropped:
+    """Return the scene graphs of a pair's images; ``Dropped`` without both."""
     missing = pair_images(row.key, row, images)
     if isinstance(missing, rows.Dropped):
         return missing

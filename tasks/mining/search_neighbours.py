@@ -6,21 +6,25 @@ in 16; its recall is measured on a sample and stored in the rows, with a warning
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from pairwright.schemas.arrow import no_rows, schema_of
 from pairwright.schemas.config import SearchConfig
 from pairwright.schemas.rows import (
     LEAST_RECALL,
     AdmittedRow,
+    Dropped,
     EmbeddingRow,
     NeighbourRow,
+    PairRow,
     Row,
     make_key,
 )
@@ -37,6 +41,10 @@ from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
 
 log = logging.getLogger(__name__)
+PAIRED = "image of a pair that a source brought"
+PAIR_IMAGES = ("first", "second")
+NONE = no_rows(schema_of(PairRow)).select(PAIR_IMAGES)
+REST = tuple(name for name in schema_of(PairRow).names if name not in PAIR_IMAGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +61,23 @@ class SpaceSearch:
     """Cells of the index; 0: an exact search."""
     recall: float = 1.0
 
-    def neighbours_of(self, row_index: int) -> tuple[str, ...]:
-        """Return the keys of an image's neighbours."""
+    def neighbours_of(
+        self, row_index: int, paired: Collection[str] = ()
+    ) -> tuple[tuple[str, ...], tuple[float, ...]]:
+        """Return the keys of an image's neighbours, and their cosines; of ``paired`` ones none."""
         near = self.near[row_index]
         keys = self.keys[near[near >= 0]].tolist()
-        return tuple(key.decode() for key in keys)
+        names: list[str] = []
+        cosines: list[float] = []
+        for key, cosine in zip(keys, self.similarities_of(row_index), strict=True):
+            name = key.decode()
+            if name not in paired:
+                names.append(name)
+                cosines.append(cosine)
+        return tuple(names), tuple(cosines)
 
     def similarities_of(self, row_index: int) -> tuple[float, ...]:
-        """Return the cosines of an image's neighbours."""
+        """Return the cosines of all of an image's neighbours."""
         count = np.count_nonzero(self.near[row_index] >= 0)
         products = self.products[row_index][:count]
         # A unit vector rounded to float16 may be longer than 1; a cosine may not.
@@ -72,16 +89,25 @@ def search_neighbours(
     config: SearchConfig,
     *,
     vectors: Mapping[str, Vectors],
-) -> Iterator[NeighbourRow]:
-    """Yield the ``k`` nearest other images of each row's ``subject`` in every space."""
+    given: pa.Table = NONE,
+) -> Iterator[NeighbourRow | Dropped]:
+    """Yield the ``k`` nearest other images of each row's ``subject`` in every space.
+
+    Images of ``given`` pairs, which a source has paired itself, have no neighbours and are none.
+    """
+    paired = {*given.column("first").to_pylist(), *given.column("second").to_pylist()}
     spaces = {name: space for name, space in vectors.items() if name != perceptual_hash.NAME}
     names = tuple(spaces)
     results = [_search(rows, config, space=space, name=name) for name, space in spaces.items()]
     cells = tuple(result.cells for result in results)
     recalls = tuple(float(np.float32(result.recall)) for result in results)
     for row_index, row in enumerate(rows):
-        neighbours = tuple(result.neighbours_of(row_index) for result in results)
-        similarities = tuple(result.similarities_of(row_index) for result in results)
+        if row.subject in paired:
+            yield Dropped(source_key=row.key, reason=PAIRED)
+            continue
+        found = [result.neighbours_of(row_index, paired) for result in results]
+        neighbours = tuple(keys for keys, _ in found)
+        similarities = tuple(cosines for _, cosines in found)
         yield NeighbourRow(
             key=make_key(
                 "neighbours",
@@ -97,17 +123,18 @@ def search_neighbours(
             similarities=similarities,
             cells=cells,
             recalls=recalls,
-            cut_off=_is_cut_off(similarities, results, config),
+            cut_off=_is_cut_off(row_index, results, config),
         )
 
 
 def _is_cut_off(
-    similarities: Sequence[Sequence[float]],
+    row_index: int,
     results: Sequence[SpaceSearch],
     config: SearchConfig,
 ) -> bool:
     """Return whether ``k`` leaves out neighbours that are similar enough in a space."""
-    for values, result in zip(similarities, results, strict=True):
+    for result in results:
+        values = result.similarities_of(row_index)
         is_full = len(values) == config.k < len(result.keys) - 1
         if is_full and values[-1] >= config.min_similarity:
             return True
@@ -187,6 +214,7 @@ STAGE = Stage(
             only_in="admitted",
             name="vectors",
         ),
+        Uses(table="given_pairs", row=PairRow, kind="table", without=REST, name="given"),
     ),
     processes=count_devices,
     rows_per_shard=2000,

@@ -62,14 +62,18 @@ class Subject:
 
     @property
     def source(self) -> str:
-        """Return the source of the images.
+        """Return the sources of the images.
 
         A folder is named by the last part of its path only, since reports are passed on.
         """
-        source = self.profile.source_config
-        if source.kind == "scenes":
-            return "rendered scenes"
-        return f"{source.kind} {Path(source.path).name}".strip()
+        names: list[str] = []
+        for source in self.profile.all_sources:
+            kind, _, path = source.partition(":")
+            if kind == "scenes":
+                names.append("rendered scenes")
+            else:
+                names.append(f"{kind} {Path(path).name}".strip())
+        return ", ".join(names)
 
 
 def write_report(

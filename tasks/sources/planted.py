@@ -18,7 +18,7 @@ An item's key hashes the photograph's item, the settings, the releases of render
 ``PLANTED_VERSION``, which is raised whenever this code draws or renders differently.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -38,7 +38,7 @@ NO_IMAGES = "nothing was planted"
 
 
 def list_items(config: SourceConfig, limit: int | None = None) -> Iterator[ItemRow]:
-    """Yield the folder's photographs in order, at most ``limit``."""
+    """Yield the folder's photographs in order, at most ``limit``, or ``planted.count`` of them."""
     settings = config.planted
     identity = (
         settings.seed,
@@ -48,9 +48,19 @@ def list_items(config: SourceConfig, limit: int | None = None) -> Iterator[ItemR
         settings.no_change_share,
     )
     releases = (version("mitsuba"), version("pyoidn"))
-    for item in folder.list_items(config, limit):
+    photographs: Iterable[ItemRow] = folder.list_items(config, limit)
+    if settings.count:
+        photographs = choose_evenly(list(photographs), settings.count)
+    for item in photographs:
         key = make_key("planted", PLANTED_VERSION, *releases, *identity, item.key)
         yield replace(item, key=key, source_key=key, subject=key)
+
+
+def choose_evenly(items: Sequence[ItemRow], count: int) -> Iterator[ItemRow]:
+    """Yield ``count`` items, or all if there are fewer, at equal distances."""
+    count = min(count, len(items))
+    for index in range(count):
+        yield items[index * len(items) // count]
 
 
 def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[ReadResult]:

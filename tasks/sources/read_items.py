@@ -36,6 +36,7 @@ from pairwright.tasks.images.decode import decode_rgb, encode_png
 from pairwright.tasks.models.perturb import perturb_image, replace_words
 from pairwright.tasks.sources.reader import ReadResult, SourceRow
 from pairwright.tasks.sources.readers import READERS
+from pairwright.tasks.sources.sources import brings, items_by_source, readers_of
 from pairwright.tasks.store.stage import Stage, Uses
 
 TEXTS = (
@@ -163,10 +164,11 @@ def read_items(
     rows: Sequence[ItemRow], config: SourceConfig, *, row_type: type[Row] = ImageRow
 ) -> Iterator[ReadResult]:
     """Yield the items' rows of one type, or the reason why there is none."""
-    results = READERS[config.kind].read_items(rows, config)
-    for row in perturb_source(results, config.robustness):
-        if isinstance(row, row_type | Dropped | Failed):
-            yield row
+    for source, items in items_by_source(rows, config):
+        results = READERS[source.kind].read_items(items, source)
+        for row in perturb_source(results, source.robustness):
+            if isinstance(row, row_type | Dropped | Failed):
+                yield row
 
 
 def read_pairs(
@@ -179,24 +181,18 @@ def read_pairs(
 
     ``images``: the images' rows of each item, where the pairs are made from these.
     """
-    pair_up = READERS[config.kind].pair_up
-    if pair_up is None:
-        yield from read_items(rows, config, row_type=PairRow)
-        return
-    for item in rows:
-        yield from pair_up(item, images.get(item.key, ()))
+    for source, items in items_by_source(rows, config):
+        pair_up = READERS[source.kind].pair_up
+        if pair_up is None:
+            yield from read_items(items, source, row_type=PairRow)
+            continue
+        for item in items:
+            yield from pair_up(item, images.get(item.key, ()))
 
 
 def _pairs_up(config: SourceConfig) -> bool:
-    """Return whether pairs are made from the images' rows."""
-    reader = READERS.get(config.kind)
-    return reader is not None and reader.pair_up is not None
-
-
-def brings(config: SourceConfig, *, row_type: type[Row]) -> bool:
-    """Return whether the source brings rows of a type."""
-    reader = READERS.get(config.kind)  # a profile may name no source yet
-    return reader is not None and row_type in reader.brings
+    """Return whether a source's pairs are made from the images' rows."""
+    return any(reader.pair_up is not None for reader in readers_of(config))
 
 
 IMAGES = Stage(

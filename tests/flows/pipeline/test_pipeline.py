@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from pairwright.flows.pipeline import pipeline
 from pairwright.flows.pipeline.load_profile import load_profile, profile_names
 from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.flows.pipeline.stages import GROUPS, STAGES, TABLES
@@ -75,7 +74,7 @@ def fingerprints(profile, until=""):
 def brought_pairs(monkeypatch):
     """Let a folder bring pairs."""
     reader = replace(READERS["folder"], brings=(PairRow,))
-    monkeypatch.setitem(pipeline.READERS, "folder", reader)
+    monkeypatch.setitem(READERS, "folder", reader)
 
 
 def test_every_table_has_one_name_and_one_writer() -> None:

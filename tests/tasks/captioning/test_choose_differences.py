@@ -8,7 +8,7 @@ import pytest
 
 from pairwright.schemas.checks import BOTH_UNGROUNDED, CHECK_TABLES, LOW_RATING, NOT_TURNED_ROUND
 from pairwright.schemas.config import DifferencesConfig
-from pairwright.schemas.rows import CheckRow, Dropped
+from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped
 from pairwright.tasks.captioning.choose_differences import choose_differences
 from tests.fixtures.descriptions import description
 from tests.fixtures.graphs import pair_row
@@ -132,6 +132,11 @@ def test_each_text_of_people_is_a_description_of_its_own() -> None:
     assert none == Dropped(source_key=PAIR.key, reason="nobody wrote about its difference")
 
 
-def test_one_machine_writes() -> None:
-    with pytest.raises(ValueError, match="both scene-graph and served"):
-        DifferencesConfig.model_validate({"writer": "served,scene-graph"})
+def test_a_composed_description_beside_served_ones_needs_no_check() -> None:
+    composed = replace(written("1"), model="scene-graph")
+    both = DifferencesConfig.model_validate({"writer": "scene-graph,served"})
+    [row] = choose_differences([PAIR], both, described={PAIR.key: (composed,)}, controlled={})
+    assert isinstance(row, DifferenceRow)
+    described = {PAIR.key: (written("1"),)}
+    [dropped] = choose_differences([PAIR], both, described=described, controlled={})
+    assert dropped.reason == "no outcome: controlled"

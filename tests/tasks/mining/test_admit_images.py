@@ -82,7 +82,7 @@ def counts_of(folder):
 def request_of(out, source, exclude, *settings):
     settings = ["run.workers=1", *settings]
     how = {"profile": "scenes", "limit": None, "until": "mining"}
-    return make_request(str(out), str(source), settings=settings, exclude=[str(exclude)], **how)
+    return make_request(str(out), [str(source)], settings=settings, exclude=[str(exclude)], **how)
 
 
 def build(*words):

@@ -1,6 +1,7 @@
 """Anchors in, raw neighbour lists out."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from pairwright.schemas.config import SearchConfig
@@ -34,6 +35,15 @@ def test_neighbours_come_by_falling_similarity_and_leave_out_the_anchor() -> Non
     expected = np.cos(np.deg2rad([[10, 20, 50], [40, 70, 75]]))
     np.testing.assert_allclose(row.similarities, expected, atol=1e-3)
     assert (row.subject, row.source_key) == (KEYS[1], make_key("a", KEYS[1]))
+
+
+def test_images_of_given_pairs_are_left_out() -> None:
+    given = pa.table({"first": [KEYS[0]], "second": [KEYS[2]]})
+    spaces = {"angle": space_of(FAN, KEYS)}
+    found = search_neighbours(anchors_of(KEYS[:2]), SearchConfig(k=4), vectors=spaces, given=given)
+    paired, row = found
+    assert paired.reason == "image of a pair that a source brought"
+    assert row.neighbours == ((KEYS[3], KEYS[4]),)
 
 
 def test_similarities_are_cosines_despite_rounded_norms() -> None:

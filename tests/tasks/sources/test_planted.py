@@ -82,6 +82,20 @@ def test_keys_follow_settings_and_files(folder) -> None:
     assert [item.key for item in list_items(source_of(folder), 1)] == keys[:1]
 
 
+def test_photographs_are_chosen_evenly(tmp_path) -> None:
+    names = [f"{number:02}.png" for number in range(10)]
+    for name in names:
+        Image.new("RGB", (8, 8)).save(tmp_path / name)
+    few = QUICK.model_copy(update={"count": 3})
+    assert [item.name for item in list_items(source_of(tmp_path, few))] == [
+        "00.png",
+        "03.png",
+        "06.png",
+    ]
+    many = QUICK.model_copy(update={"count": 30})
+    assert [item.name for item in list_items(source_of(tmp_path, many))] == names
+
+
 def test_the_same_photograph_gives_the_same_things(folder, rows, tmp_path) -> None:
     (tmp_path / "again.png").write_bytes((folder / "coffee.png").read_bytes())
     source = source_of(tmp_path)
