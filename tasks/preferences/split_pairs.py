@@ -70,13 +70,15 @@ def _find_edges(pairs: pa.Table, images: pa.Table, keys: Strings) -> tuple[Numbe
     """Return the nodes that each edge joins, and the number of nodes.
 
     The nodes are the images of ``keys``, then the groups; an edge joins two images, or an image and
-    its group.
+    its group. An image without a group is in the group of its own name, as are photographs that
+    things were planted into.
     """
     first, second = _read_keys(pairs, "first"), _read_keys(pairs, "second")
     subjects, groups = _read_keys(images, "subject"), _read_keys(images, "group")
-    is_grouped = (groups != "") & np.isin(subjects, keys)
-    names, group_ranks = np.unique(groups[is_grouped], return_inverse=True)
-    left = np.searchsorted(keys, np.concatenate([first, subjects[is_grouped]]))
+    groups = np.where(groups == "", subjects, groups)
+    is_paired = np.isin(subjects, keys)
+    names, group_ranks = np.unique(groups[is_paired], return_inverse=True)
+    left = np.searchsorted(keys, np.concatenate([first, subjects[is_paired]]))
     right = np.concatenate([np.searchsorted(keys, second), len(keys) + group_ranks])
     return left, right, len(keys) + len(names)
 

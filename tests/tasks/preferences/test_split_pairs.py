@@ -79,6 +79,13 @@ def test_no_image_is_in_two_splits(edges, groups, seed):
     assert all(len(drawn) == 1 for drawn in splits.values())
 
 
+def test_a_photograph_is_in_the_split_of_what_is_planted_into_it() -> None:
+    photograph, other, planted, changed = KEYS[:4]
+    groups = {photograph: "", other: "", planted: photograph, changed: photograph}
+    components = find_components(*tables([(photograph, other), (planted, changed)], groups))
+    assert len(set(components.values())) == 1
+
+
 def test_shares_are_those_asked_for():
     config = PreferencesConfig(validation_share=0.2, test_share=0.1)
     drawn = [draw_split(make_key(number), config) for number in range(20_000)]
