@@ -3,8 +3,9 @@
 Reads ``PairRow``, writes ``DifferenceRow``: composed from the images' scene graphs and checked
 against them, by ``prompts/difference_template.j2`` (the paper's) and the phrases of
 ``difference_phrases.j2`` (ours); or written by a served model that sees both images and reads their
-captions. With both writers, the served model describes the pairs without scene graphs. Ours: verbs, and one of several human differences, are drawn anew for each attempt.
-``served`` of a row lists all attempts, the accepted one last.
+captions. With both writers, the served model describes the pairs without scene graphs. Ours: verbs,
+and one of several human differences, are drawn anew for each attempt. ``served`` of a row lists all
+attempts, the accepted one last.
 """
 
 import re
