@@ -5,8 +5,10 @@ end the answer, open a turn or stand for an image where a model reads it.
 """
 
 import re
+from collections.abc import Iterable
 
 from pairwright.schemas.replies import RefusedText
+from pairwright.schemas.rows import Turn
 
 CONTROL_TOKENS = "control tokens"
 CONTROL_CHARACTERS = "control characters"
@@ -84,6 +86,20 @@ def refuse_control(text: str) -> RefusedText | None:
 def refuse_control_in_prompt(text: str) -> RefusedText | None:
     """Return why a prompt must not be used; its placeholders of images are no control tokens."""
     return refuse_control(text.replace(IMAGE, " "))
+
+
+def refuse_conversation(turns: Iterable[Turn], answers: Iterable[str] = ()) -> RefusedText | None:
+    """Return the first reason against a conversation and further answers; ``None``: there is none.
+
+    Placeholders of images are allowed in what the user says.
+    """
+    for turn in turns:
+        is_answer = turn.role == "assistant"
+        refused = refuse_control(turn.text) if is_answer else refuse_control_in_prompt(turn.text)
+        if refused:
+            return refused
+    refusals = map(refuse_control, answers)
+    return next(filter(None, refusals), None)
 
 
 def find_token(text: str) -> str:

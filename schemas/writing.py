@@ -97,7 +97,7 @@ class RequestConfig(Section):
     top_p: Parameter = "top_p"
     """Nucleus sampling: its name, a number, or null."""
     seed: Parameter = "seed"
-    """Seed of the attempt: its name, a number, or null; without it, results vary from run to run."""
+    """Seed of the attempt: its name, a number, or null; without it, each run has other results."""
     max_tokens: Parameter = "max_tokens"
     """Maximum tokens of the answer: its name (`max_completion_tokens`), a number, or null."""
     extra_body: ExtraBody = ""

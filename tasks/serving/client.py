@@ -129,9 +129,9 @@ class Client:
                 if not error.is_retried or tries >= self._config.max_attempts:
                     self._count_declined(error, endpoint)
                     tried = f"({tries} tries, last at {endpoint.connection.url})"
-                    raise UnansweredError(
-                        f"HTTP {error.status}", f"{error.detail} {tried}"
-                    ) from None
+                    reason = f"HTTP {error.status}"
+                    detail = error.detail.removeprefix(f"{reason}: ")
+                    raise UnansweredError(reason, f"{detail} {tried}") from None
             except RefusedQuestionError as refused:
                 if counts_refusal and not isinstance(refused, ModeratedError):
                     self._count_refused(refused, endpoint)

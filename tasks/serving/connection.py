@@ -19,10 +19,11 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from pairwright.schemas.errors import ConfigError, ServerError
+from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.serving.chat import REFUSED, Answer, ModeratedError, RefusedQuestionError
 from pairwright.tasks.serving.faults import (
     FaultError,
+    MisfitError,
     Reason,
     StatusError,
     message_of,
@@ -190,7 +191,8 @@ class Connection:
         if status in DECLINING:
             advice = self._advise(status, message)
             return StatusError(status, detail, advice=advice, is_retried=DECLINING[status])
-        return ServerError(f"{self.url}: HTTP {status}: {message}: {self._advise(status, message)}")
+        problem = f"{self.url}: HTTP {status}: {message}: {self._advise(status, message)}"
+        return MisfitError(status, problem)
 
     def _advise(self, status: int, message: str) -> str:
         """Return what to do about a status, where its words fit; empty: only the server knows."""

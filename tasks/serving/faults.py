@@ -8,6 +8,8 @@ import json
 import re
 from typing import Any, Literal
 
+from pairwright.schemas.errors import ServerError
+
 LONGEST = 300  # characters kept of a server's message
 Reason = Literal[
     "server busy", "no answer in time", "broken answer", "server error", "no connection"
@@ -50,6 +52,14 @@ class StatusError(Exception):
         self.advice = advice
         """What to do where all requests fail alike; empty: only the server knows."""
         self.is_retried = is_retried  # whether another try at once may help
+
+
+class MisfitError(ServerError):
+    """Status of a server that is not the one that the profile means, or rejects its key."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def message_of(body: bytes) -> str:

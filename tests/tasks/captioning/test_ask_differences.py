@@ -142,10 +142,7 @@ LONG = " ".join(f"wall{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(140)
     [
         (text(second="depicts a wall of Dr"), "no full stop"),
         (text("paints a red wall"), "verb not in the list"),
-        (
-            text(f"shows {' '.join(f'wall{n}' for n in range(140))}"),
-            "too long (differences.max_words=120)",
-        ),
+        (text(f"shows {LONG}"), "too long (differences.max_words=120)"),
     ],
     ids=["no full stop", "another verb", "too long"],
 )
