@@ -3,6 +3,8 @@
 import asyncio
 import json
 import logging
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 
@@ -10,6 +12,7 @@ from pairwright.schemas.errors import ConfigError, PairwrightError, ServerError
 from pairwright.schemas.rows import Dropped, Failed, ItemRow
 from pairwright.tasks.serving.chat import UnansweredError
 from pairwright.tasks.serving.client import Client, client_of
+from pairwright.tasks.serving.connection import read_retry_after
 from pairwright.tasks.serving.faults import FaultError, message_of
 from pairwright.tasks.serving.read_response import read_response
 from pairwright.tasks.store.answers import Answers
@@ -320,3 +323,65 @@ def test_a_key_is_starred_in_what_ends_a_shard(secret, code) -> None:
         with pytest.raises(ServerError, match=r"\*\*\*") as caught:
             list(ask_all(items(1), config_of(server)))
     assert "very+secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("code", [404, 409, 424, 403])
+def test_a_declined_request_fails_its_row_only(code) -> None:
+    def answer(request):
+        return Status(code, "not now") if request.text == "3" else "good"
+
+    with chat_server(answer) as server:
+        results = list(ask_all(items(8), config_of(server, max_attempts=2)))
+        tries = [request for request in server.asked if request.text == "3"]
+    [failed] = [result for result in results if not isinstance(result, ItemRow)]
+    assert isinstance(failed, Failed)
+    assert (failed.reason, failed.detail.partition(" (")[0]) == (f"HTTP {code}", "not now")
+    assert len(tries) == (1 if code == 403 else 2)
+
+
+@pytest.mark.parametrize("code", [404, 409, 424, 403])
+def test_requests_that_keep_failing_alike_end_the_stage(code) -> None:
+    words = rf"HTTP {code}: no route.*5 requests in turn"
+    with (
+        chat_server(lambda _: Status(code, "no route")) as server,
+        pytest.raises(ServerError, match=words),
+    ):
+        list(ask_all(items(50), config_of(server, max_attempts=2)))
+
+
+@pytest.mark.parametrize("code", [400, 403, 451])
+def test_moderation_drops_rows_however_many_there_are(code) -> None:
+    words = "Your input was flagged by moderation"
+    with chat_server(lambda _: Status(code, words)) as server:
+        results = list(ask_all(items(20), config_of(server)))
+        assert len(server.asked) == 20
+    assert all(isinstance(result, Dropped) for result in results)
+    assert {result.detail for result in results} == {words}
+
+
+def test_an_error_within_a_good_status_is_the_servers() -> None:
+    body = b'{"error": {"message": "Provider returned error", "code": 502}}'
+    replies = [Raw(body), Raw(body), "good"]
+    with chat_server(lambda request: replies[request.number]) as server:
+        assert ask_now(config_of(server)).text == "good"
+
+
+NOW = datetime.now(UTC)
+WAITS = {
+    "seconds": ({"Retry-After": "6"}, 6),
+    "parts of a second": ({"Retry-After": " 0.25 "}, 0.25),
+    "milliseconds": ({"Retry-After-Ms": "6000"}, 6),
+    "both": ({"Retry-After-Ms": "500", "Retry-After": "1"}, 0.5),
+    "with a unit": ({"Retry-After": "1500ms"}, 1.5),
+    "a date": ({"Retry-After": format_datetime(NOW + timedelta(seconds=3600), usegmt=True)}, 3600),
+    "a past date": ({"Retry-After": format_datetime(NOW - timedelta(days=1), usegmt=True)}, 0),
+    "words": ({"Retry-After": "soon"}, None),
+    "nothing": ({}, None),
+}
+
+
+@pytest.mark.parametrize(("headers", "seconds"), WAITS.values(), ids=WAITS)
+def test_the_wait_that_a_server_asks_for(headers, seconds) -> None:
+    wait = read_retry_after({name.lower(): value for name, value in headers.items()})
+    tolerance = 300 if seconds == 3600 else 0  # the suite may have begun long ago
+    assert wait == (None if seconds is None else pytest.approx(seconds, abs=tolerance))
