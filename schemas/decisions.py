@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from pairwright.schemas.control_tokens import find_token
 from pairwright.schemas.rows import Negative, PreferenceRow
 
 Verdict = Literal[
@@ -49,7 +50,20 @@ def refuse_controls(text: str) -> str:
     return text
 
 
-Text = Annotated[str, Field(max_length=MOST_TEXT), AfterValidator(refuse_controls)]
+def refuse_tokens(text: str) -> str:
+    """Refuse control tokens of chat formats."""
+    token = find_token(text)
+    if token:
+        raise ValueError(f"contains {token}, a control token of chat formats; remove it")
+    return text
+
+
+Text = Annotated[
+    str,
+    Field(max_length=MOST_TEXT),
+    AfterValidator(refuse_controls),
+    AfterValidator(refuse_tokens),
+]
 
 
 class Decision(BaseModel):

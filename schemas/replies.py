@@ -3,6 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
+CUT_OFF = "cut off"
+"""Reason for an answer that used all its tokens; said of no other."""
+
 
 @dataclass(frozen=True, slots=True)
 class RefusedText:
@@ -11,11 +14,11 @@ class RefusedText:
     reason: str
     detail: str = ""
 
-    def by_tokens(self, finish_reason: str, bound: str) -> Self:
+    def by_tokens(self, bound: str) -> Self:
         """Return it with the bound ("captions.max_tokens=512") if the answer used all tokens."""
-        return (
-            replace(self, reason=f"{self.reason} ({bound})") if finish_reason == "length" else self
-        )
+        if self.reason != CUT_OFF:
+            return self
+        return replace(self, reason=f"{self.reason} ({bound})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -256,6 +256,11 @@ class Served:
     latency: float
     """Seconds from sending to the complete answer, of the attempt that succeeded."""
     finish_reason: str
+    """"stop", "length" for an answer that was cut off; empty: the server gives none."""
+    thought_tokens: int = 0
+    """Those of ``completion_tokens`` that the server returned apart from the text, as thoughts."""
+    removed: tuple[str, ...] = ()
+    """What was taken off the answer: "thoughts", "fence", "role", ..."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Settings of written texts, their checks, and served models."""
 
+import json
 import re
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -52,12 +53,61 @@ class LaunchConfig(Section):
     """GPUs that share the model."""
     data_parallel: Count = 0
     """Copies of the model, each on its own GPUs; 0: as many as there are GPUs for."""
+    reasoning_parser: str = ""
+    """vLLM's parser of the model's thoughts (`--reasoning-parser`: qwen3, deepseek_r1, glm45, ...),
+    which returns them apart from the answer; empty: none."""
     flags: tuple[str, ...] = ()
     """Further command-line arguments ("--quantization", "awq")."""
     download: bool = False
     """Whether vLLM may fetch missing weights from the Hub."""
     start_timeout_seconds: Seconds = 1800.0
     """Maximum wait until it has loaded, and if allowed fetched, its weights."""
+
+
+def _write_body(value: object) -> object:
+    """Return a mapping of further fields as JSON text, which a frozen section can hold."""
+    if not value:
+        return ""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise ValueError("must be a mapping of fields, or its JSON") from None
+    if not isinstance(value, dict):
+        raise ValueError("must be a mapping of fields, or its JSON")
+    taken = sorted({"model", "messages", "stream", "n"} & value.keys())
+    if taken:
+        raise ValueError(f"{taken[0]}: is set for each request; leave it out")
+    return json.dumps(value, sort_keys=True)
+
+
+ExtraBody = Annotated[str, BeforeValidator(_write_body)]
+"""Fields of a request in JSON; a profile may give them as a mapping."""
+Parameter = Annotated[str | float | None, Field(union_mode="left_to_right")]
+"""Parameter of a request: the name under which our value is sent, a number that is sent in place of
+it, or null: it is left out."""
+
+
+class RequestConfig(Section):
+    """Parameters of a request: each is sent under its name, renamed, fixed or left out."""
+
+    temperature: Parameter = "temperature"
+    """Sampling temperature: its name in the request, a number for all requests, or null to leave it
+    out."""
+    top_p: Parameter = "top_p"
+    """Nucleus sampling: its name, a number, or null."""
+    seed: Parameter = "seed"
+    """Seed of the attempt: its name, a number, or null; without it, each run has other results."""
+    max_tokens: Parameter = "max_tokens"
+    """Maximum tokens of the answer: its name (`max_completion_tokens`), a number, or null."""
+    extra_body: ExtraBody = ""
+    """Further fields of each request, as a mapping: `{chat_template_kwargs: {enable_thinking:
+    false}}`, `{reasoning_effort: low}`, `{mm_processor_kwargs: {max_pixels: 501760}}`."""
+
+    @property
+    def extra_fields(self) -> dict[str, Any]:
+        """Return the further fields of a request."""
+        return json.loads(self.extra_body) if self.extra_body else {}
 
 
 class ChatConfig(Section):
@@ -90,6 +140,9 @@ class ChatConfig(Section):
     """Sampling temperature; at 0, asking again gives the same answer."""
     top_p: Annotated[Share, Field(gt=0)] = 0.9
     """Nucleus sampling: tokens are drawn from the most likely ones up to this total probability."""
+    thinking_tokens: Count = 0
+    """Tokens that the model may think before it answers, added to the maximum of each request."""
+    request: RequestConfig = RequestConfig()
     structured_output: Structured = "auto"
     """How the server is made to follow a grammar: vLLM's `structured_outputs`, a JSON schema in
     `response_format`, or not at all; auto: the first that works when a build starts."""

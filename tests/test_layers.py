@@ -99,6 +99,7 @@ def may_import(package: str, every: set[str]) -> set[str]:
             "tasks.store": set[str](),
             "tasks.images": set[str](),
             "tasks.planting": {"tasks.images", "tasks.scenes"},
+            "tasks.serving": {"tasks.images", "tasks.store", "tasks.texts"},
             "tasks.scenes": {"tasks.images", "tasks.store", "tasks.texts"},
         }
         return {package, "schemas", "prompts"} | below.get(package, {"tasks.store", "tasks.images"})

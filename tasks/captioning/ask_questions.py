@@ -6,7 +6,6 @@ ours, and know English only.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from operator import attrgetter
@@ -28,11 +27,13 @@ from pairwright.schemas.rows import (
 from pairwright.tasks.captioning.validators import CAPTIONS, PAIRS, ask_again, pair_captions
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question
+from pairwright.tasks.serving.read_response import refuse_text
 from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.comparisons import END
+from pairwright.tasks.texts.differences import NO_FULL_STOP
 from pairwright.tasks.texts.split_sentences import find_json
-from pairwright.tasks.texts.words import declines, has_tokens, names_captions, repeats_itself
+from pairwright.tasks.texts.words import declines, names_captions
 
 PROMPT = "ask_questions"
 QUESTION_NAMES = ("question", "q")
@@ -53,12 +54,6 @@ LEANING = re.compile(
     re.IGNORECASE,
 )
 """Beginnings of questions that refer to an earlier round: each question must stand alone."""
-SPOILT: dict[str, Callable[[str], bool]] = {
-    "declined": declines,
-    "speaks of captions": names_captions,
-    "control tokens": has_tokens,
-    "repeats itself": repeats_itself,
-}
 IMAGE = r"(?:image|picture|photo(?:graph)?|scene)"
 IMAGES = r"(?:images|pictures|photo(?:graph)?s|scenes)"
 FIRST = re.compile(
@@ -93,15 +88,11 @@ class QuestionAnswer:
     """Image that it claims to be about: "both", "first" or "second"; empty: not stated."""
 
 
-def read_rounds(
-    text: str, *, finish_reason: str = "stop"
-) -> tuple[QuestionAnswer, ...] | RefusedText:
+def read_rounds(text: str) -> tuple[QuestionAnswer, ...] | RefusedText:
     """Return the different rounds of a JSON list, or why there are none.
 
     The list may be a field of an object; an object without a list is a single round.
     """
-    if finish_reason == "length":
-        return RefusedText("cut off", finish_reason)
     rounds: dict[str, QuestionAnswer] = {}
     for item in _find_items(find_json(text)):
         if not isinstance(item, dict):
@@ -164,14 +155,17 @@ def check_round(read: QuestionAnswer) -> QuestionAnswer | RefusedText:
     if not re.search(r"\w", question) or not re.search(r"\w", answer):
         return RefusedText("empty question or answer", question)
     if not END.search(answer):
-        return RefusedText("cut off", answer[-40:])
+        return RefusedText(NO_FULL_STOP, answer[-40:])
     if not question.endswith("?") and not ORDERS.match(question):
         return RefusedText("not a question", question)
     if LEANING.match(question):
         return RefusedText("leans on another round", question)
-    for reason, is_spoilt in SPOILT.items():
-        if is_spoilt(f"{question}\n{answer}"):
-            return RefusedText(reason, question)
+    round_text = f"{question}\n{answer}"
+    refused = refuse_text(round_text)
+    if refused:
+        return refused
+    if names_captions(round_text):
+        return RefusedText("speaks of captions", question)
     return _check_image(read)
 
 
@@ -299,7 +293,9 @@ def _object_schema(**fields: Any) -> dict[str, Any]:
 
 def _read_answer(answer: Answer) -> tuple[QuestionAnswer | RefusedText, ...] | RefusedText:
     """Return the rounds, each refused one as its reason; one reason where all are refused."""
-    rounds = read_rounds(answer.text, finish_reason=answer.finish_reason)
+    if answer.refused:
+        return answer.refused
+    rounds = read_rounds(answer.text)
     if isinstance(rounds, RefusedText):
         return rounds
     checked = tuple(map(check_round, rounds))
@@ -309,7 +305,7 @@ def _read_answer(answer: Answer) -> tuple[QuestionAnswer | RefusedText, ...] | R
 
 STAGE = Stage(
     name="questions",
-    version=2,
+    version=3,
     group="captioning",
     reads={"comparisons": ComparisonRow},
     writes=QuestionRow,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from pairwright.schemas.checks import CHECK_TABLES
 from pairwright.schemas.config import DifferencesConfig
+from pairwright.schemas.control_tokens import refuse_control
 from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import (
     GIVEN,
@@ -72,11 +73,14 @@ def choose_differences(
 
 
 def _given_differences(pair: PairRow) -> list[DifferenceRow]:
-    """Return the different texts that people wrote, and the instruction of an edit."""
+    """Return the different texts that people wrote, and the instruction of an edit.
+
+    Texts with control tokens are left out.
+    """
     texts: dict[str, str] = {}
     for human_text in (*pair.human_differences, pair.instruction):
         text = " ".join(human_text.split())
-        if text:
+        if text and not refuse_control(text):
             texts[plain_text(text)] = text
     return [
         DifferenceRow(

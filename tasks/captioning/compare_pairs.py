@@ -34,10 +34,12 @@ from pairwright.tasks.captioning.compose_comparison import compose_comparison
 from pairwright.tasks.captioning.statements import SIDES, Side, describe_object
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question
+from pairwright.tasks.serving.read_response import read_text
 from pairwright.tasks.serving.untrusted import as_data, within_quotes
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.comparisons import Comparison, read_comparison
-from pairwright.tasks.texts.words import content_words, ends_short, has_tokens, names_captions
+from pairwright.tasks.texts.differences import NO_FULL_STOP
+from pairwright.tasks.texts.words import content_words, ends_short, names_captions
 
 ASKED = {
     "captions": "compare_captions",
@@ -215,13 +217,14 @@ def _make_question(
 
 def read_summary(answer: Answer) -> Comparison | RefusedText:
     """Return the parts of a model's summary, or why it is refused."""
-    parts = read_comparison(answer.text, finish_reason=answer.finish_reason)
+    text = read_text(answer)
+    if isinstance(text, RefusedText):
+        return text
+    parts = read_comparison(text)
     if isinstance(parts, RefusedText):
         return parts
     if ends_short(parts.text):
-        return RefusedText("cut off", parts.text[-40:])
-    if has_tokens(parts.text):
-        return RefusedText("control tokens", parts.text[:60])
+        return RefusedText(NO_FULL_STOP, parts.text[-40:])
     if names_captions(parts.text):
         return RefusedText("speaks of captions", parts.text[:60])
     return parts
@@ -318,7 +321,7 @@ def _name_prompts(config: ComparisonsConfig) -> tuple[str, ...]:
 
 STAGE = Stage(
     name="comparisons",
-    version=8,
+    version=9,
     group="captioning",
     reads={"pairs": PairRow},
     writes=ComparisonRow,

@@ -19,7 +19,7 @@ from pairwright.prompts import load_prompt, load_wordings
 from pairwright.prompts.difference_prompts import PROMPTS, difference_regex
 from pairwright.schemas import checks
 from pairwright.schemas.config import ControlsConfig
-from pairwright.schemas.replies import RefusedText
+from pairwright.schemas.replies import CUT_OFF, RefusedText
 from pairwright.schemas.rows import (
     Captions,
     CheckRow,
@@ -90,7 +90,7 @@ def _check(
     config: ControlsConfig,
 ) -> CheckRow:
     score, why = _judge(kind, row, answer, config)
-    if answer.finish_reason == "length":
+    if answer.refused and answer.refused.reason == CUT_OFF:
         why = f"{why} (controls.max_tokens={config.max_tokens})"
     return check_text(row, kind, score=score, why=why, answers=[answer])
 
@@ -236,7 +236,7 @@ def says_none(answer: Answer, parsed: Difference | RefusedText) -> bool:
 
 STAGE = Stage(
     name="controlled",
-    version=4,
+    version=5,
     group="captioning",
     reads={"described": DifferenceRow},
     writes=CheckRow,

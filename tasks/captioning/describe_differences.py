@@ -35,9 +35,11 @@ from pairwright.tasks.captioning.statements import Contrast, Mention, MentionPai
 from pairwright.tasks.captioning.validators import Two
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_until, seed_of
+from pairwright.tasks.serving.read_response import read_text
 from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.differences import (
+    NO_FULL_STOP,
     Difference,
     read_composed,
     read_difference,
@@ -435,7 +437,7 @@ async def _describe(
     served = tries[-1]
     if isinstance(parsed, RefusedText):
         bound = f"differences.max_tokens={config.max_tokens}"
-        return parsed.by_tokens(served.finish_reason, bound)
+        return parsed.by_tokens(bound)
     key = make_key("difference", row.key, parsed.text)
     instruction = instruct_pair(
         row,
@@ -517,11 +519,14 @@ def read_description(
 
     ``setting`` names the bound ``max_words``.
     """
-    parsed = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
+    text = read_text(answer)
+    if isinstance(text, RefusedText):
+        return text
+    parsed = read_difference(text, difference_verbs())
     if isinstance(parsed, RefusedText):
         return parsed
     if ends_short(parsed.text):
-        return RefusedText("cut off", parsed.text[-40:])
+        return RefusedText(NO_FULL_STOP, parsed.text[-40:])
     return refuse_length(parsed, max_words, setting) or parsed
 
 
@@ -536,7 +541,7 @@ def _name_prompts(config: DifferencesConfig) -> tuple[str, ...]:
 
 STAGE = Stage(
     name="described",
-    version=8,
+    version=9,
     group="captioning",
     reads={"pairs": PairRow},
     writes=DifferenceRow,

@@ -14,16 +14,18 @@ from random import Random
 
 from pairwright.prompts import load_prompt
 from pairwright.schemas.config import CaptionsConfig
+from pairwright.schemas.control_tokens import refuse_control
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import CaptionRow, Dropped, ImageRow, Served, make_key
 from pairwright.tasks.captioning.compose_caption import compose_caption
 from pairwright.tasks.captioning.validators import ask_again, name_validators, refuse_text
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Question
-from pairwright.tasks.serving.split_text import SPLIT, ask_split
+from pairwright.tasks.serving.read_response import read_text
+from pairwright.tasks.serving.split_text import SPLIT, ask_split, read_split
 from pairwright.tasks.store.stage import Stage
-from pairwright.tasks.texts.split_sentences import read_sentences
-from pairwright.tasks.texts.words import declines, repeats_itself, split_by_rules
+from pairwright.tasks.texts.differences import NO_FULL_STOP
+from pairwright.tasks.texts.words import split_by_rules
 
 DESCRIBE = "describe_image"
 COMPLETE = re.compile(r"[.!?…。][\"'”’)\]]*$")
@@ -58,6 +60,9 @@ def _compose(row: ImageRow, *, config: CaptionsConfig) -> CaptionRow | Dropped:
         return _make_row(row, text, sentences, model=config.writer)
     caption = _given_caption(row)
     if caption:
+        refused = refuse_control(caption)
+        if refused:
+            return _drop(row, refused)
         return _make_row(row, caption, split_by_rules(caption), model="given")
     return Dropped(
         source_key=row.key,
@@ -70,6 +75,14 @@ def _given_caption(row: ImageRow) -> str:
     """Return the source's longest caption on one line; empty: none."""
     captions = [" ".join(text.split()) for text in row.captions]
     return max(captions, key=len, default="")
+
+
+def _drop(row: ImageRow, refused: RefusedText) -> Dropped:
+    return Dropped(
+        source_key=row.key,
+        reason=refused.reason,
+        detail=refused.detail,
+    )
 
 
 def _make_row(
@@ -103,6 +116,9 @@ async def describe_images(
     text = _given_caption(row)
     model = "given"
     served: tuple[Served, ...] = ()
+    refused = refuse_control(text)
+    if refused:
+        return _drop(row, refused)
     if not text:
         written = await _ask_caption(row, chat, config)
         if isinstance(written, Dropped):
@@ -119,7 +135,7 @@ async def describe_images(
             seed=config.seed,
             max_tokens=max_tokens,
         )
-        split = _read_split(answer, text)
+        split = read_split(answer, text)
         if answer and split:
             sentences = split
             served = (*served, answer.served)
@@ -140,13 +156,16 @@ async def _ask_caption(
     """Return a served model's caption on one line, and all attempts."""
 
     def parse_caption(answer: Answer) -> str | RefusedText:
-        refused = refuse_caption(answer.text, finish_reason=answer.finish_reason)
+        text = read_text(answer)
+        if isinstance(text, RefusedText):
+            return text
+        refused = refuse_caption(text)
         if refused:
             return refused
-        reason = refuse_text(answer.text, config)
+        reason = refuse_text(text, config)
         if reason:
-            return RefusedText(reason, answer.text)
-        return " ".join(answer.text.split())
+            return RefusedText(reason, text)
+        return " ".join(text.split())
 
     question = Question(
         prompt=DESCRIBE,
@@ -157,28 +176,14 @@ async def _ask_caption(
     return await ask_again(chat, row, question, parse_caption, config, "captions")
 
 
-def _read_split(answer: Answer | None, text: str) -> tuple[str, ...]:
-    """Return the splitter's sentences; none if it was refused or cut off."""
-    if answer is None or answer.finish_reason == "length":
-        return ()
-    return read_sentences(answer.text, text)
-
-
-def refuse_caption(text: str, *, finish_reason: str = "stop") -> RefusedText | None:
+def refuse_caption(text: str) -> RefusedText | None:
     """Return the first reason to refuse a detailed description; its truth is not checked."""
-    text = text.strip()
-    if not text:
-        return RefusedText("empty")
-    if finish_reason == "length":
-        return RefusedText("cut off", finish_reason)
     if not COMPLETE.search(text):
-        return RefusedText("cut off", text[-40:])
+        return RefusedText(NO_FULL_STOP, text[-40:])
     return _refuse_form(text) or _refuse_repeats(text) or _refuse_count(text)
 
 
 def _refuse_form(text: str) -> RefusedText | None:
-    if declines(text):
-        return RefusedText("the model declines", text[:80])
     if "\n" in text or "\r" in text:
         return RefusedText("more than one paragraph", f"{len(text.splitlines())} lines")
     if MARKED.match(text) or PREFACE.match(text):
@@ -187,8 +192,6 @@ def _refuse_form(text: str) -> RefusedText | None:
 
 
 def _refuse_repeats(text: str) -> RefusedText | None:
-    if repeats_itself(text):
-        return RefusedText("repeats itself", text[-80:])
     sentences = [sentence.lower() for sentence in split_by_rules(text)]
     counts = Counter(
         sentence for sentence in sentences if len(sentence.split()) >= MIN_REPEATED_WORDS
@@ -220,7 +223,7 @@ def _name_unread(config: CaptionsConfig) -> tuple[str, ...]:
 
 STAGE = Stage(
     name="captions",
-    version=7,
+    version=8,
     group="captioning",
     reads={"images": ImageRow},
     writes=CaptionRow,

@@ -81,7 +81,7 @@ async def judge_differences(
         temperature = 0.0 if attempt == 1 else None
         answer = await chat.ask(replace(question, seed=seed, temperature=temperature))
         answers.append(answer)
-        rating = read_rating(answer.text, finish_reason=answer.finish_reason)
+        rating = None if answer.refused else read_rating(answer.text)
         if rating is None:
             continue
         why = ""
@@ -103,10 +103,8 @@ async def judge_differences(
     )
 
 
-def read_rating(text: str, *, finish_reason: str = "stop") -> int | None:
+def read_rating(text: str) -> int | None:
     """Return the rating of an answer; ``None``: none, several, or off the scale."""
-    if finish_reason == "length":
-        return None
     text = SCALE.sub(" ", text.strip())
     for pattern in RATINGS:
         ratings = {"".join(match.groups("")) for match in pattern.finditer(text)}
@@ -120,7 +118,7 @@ def read_rating(text: str, *, finish_reason: str = "stop") -> int | None:
 
 STAGE = Stage(
     name="judged",
-    version=2,
+    version=3,
     group="captioning",
     reads={"described": DifferenceRow},
     writes=CheckRow,

@@ -10,8 +10,7 @@ from pairwright.schemas import phrases
 from pairwright.schemas.claims import Claim
 from pairwright.tasks.scenes.read_claims import read_claims
 from pairwright.tasks.serving.chat import Chat
-from pairwright.tasks.serving.split_text import ask_split
-from pairwright.tasks.texts.split_sentences import read_sentences
+from pairwright.tasks.serving.split_text import ask_split, read_split
 from pairwright.tasks.texts.words import split_by_rules
 
 JOINED = re.compile(r",|;|\b(?:and|but|with|without|while|which|that)\b", re.IGNORECASE)
@@ -42,10 +41,7 @@ async def split_half(
         seed=seed,
         max_tokens=max_tokens,
     )
-    sentences: tuple[str, ...] = ()
-    if answer is not None and answer.finish_reason != "length":
-        sentences = read_sentences(answer.text, whole)
-    return list(sentences or split_by_rules(whole) or (whole,))
+    return list(read_split(answer, whole) or split_by_rules(whole) or (whole,))
 
 
 def read_description(text: str) -> tuple[list[str], list[str]] | None:

@@ -218,7 +218,7 @@ async def ask_again(
     parsed, tries = await ask_until(chat, repeat_question, read, tries=config.max_attempts)
     if isinstance(parsed, RefusedText):
         bound = f"{section}.max_tokens={config.max_tokens}"
-        refused = parsed.by_tokens(tries[-1].finish_reason, bound)
+        refused = parsed.by_tokens(bound)
         return rows.Dropped(
             source_key=row.key,
             reason=refused.reason,

@@ -7,7 +7,6 @@ again, then the answer counts as unjudged. The judge may still believe a manipul
 """
 
 import json
-import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -30,7 +29,6 @@ MOST_TOKENS = 64
 """Maximum tokens of a rating; it has some 40, with its 16-digit number."""
 REASON_TOKENS = 320
 """Maximum tokens of a rating with a reason."""
-FENCE = re.compile(r"\A```(?:json)?\s*|\s*```\Z")  # code fences around JSON
 SECRET = make_key("secret of the fences")
 """Key of an evaluation's secret, which the fences' numbers derive from."""
 Values = Mapping[str, str]  # the answer and other fields of the judge's prompt
@@ -155,10 +153,9 @@ def read_rubric_rating(
     fields = {"number", "rating"}
     if rubric.reasoned:
         fields.add("reason")
-    whole = FENCE.sub("", text.strip())
     lines = [line.strip() for line in text.splitlines()]
     ratings: list[Any] = []
-    for line in dict.fromkeys([whole, *lines]):
+    for line in dict.fromkeys([text.strip(), *lines]):
         with suppress(ValueError, RecursionError):
             value = json.loads(line)
             if isinstance(value, dict) and set(value) == fields and value["number"] == number:

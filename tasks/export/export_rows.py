@@ -20,6 +20,7 @@ from pairwright.tasks.export.form import (
     Form,
     RowWriter,
     UnheldError,
+    refuse_control_rows,
 )
 from pairwright.tasks.export.formats import check_target, write_marker
 from pairwright.tasks.export.forms.table import INTERNAL, ShownRow
@@ -217,6 +218,7 @@ def _write_row(
         final = edit_row(row, decision) if decision else row
         if verdict == "edit" and final.rejected.strip() == final.chosen.strip():
             raise UnheldError("an edit made the chosen and the rejected text the same")
+        refuse_control_rows(final)
         writer.add(final)
     except UnheldError as why:
         tally.unheld[str(why)] += 1

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from pairwright.schemas.control_tokens import refuse_control_in_prompt, refuse_conversation
 from pairwright.schemas.errors import wrap_errors
 from pairwright.schemas.rows import PreferenceRow, Turn
 from pairwright.tasks.export.tally_rows import ExportedDataset, Tally
@@ -249,10 +250,23 @@ def wrap_row_errors(where: str) -> Generator[None]:
         yield
 
 
+def refuse_control_rows(row: PreferenceRow) -> None:
+    """Raise ``UnheldError`` for a row with a control token or character in a text."""
+    answers = (row.chosen, row.rejected, *(negative.text for negative in row.negatives))
+    refused = refuse_conversation(row.prompt, answers)
+    if refused is None:
+        return
+    if refused.detail in MEDIA:
+        raise UnheldError("a text has the mark of an image, a video or a sound in its words")
+    raise UnheldError(f"{refused.reason} in a text")
+
+
 def check_turns(turns: Sequence[tuple[str, str]], images: int) -> None:
     """Check a prompt of roles and texts: the order of its turns, and a mark per image."""
     roles = [role for role, _ in turns]
     require(roles_alternate(roles), f"turns of user and assistant do not alternate: {roles}")
+    for _, text in turns:
+        check_control(text, "prompt")
     marks = sum(text.count(IMAGE_MARK) for _, text in turns)
     require(marks == images, f"{marks} {IMAGE_MARK} for {images} images")
 
@@ -261,3 +275,11 @@ def check_answer(answer: Any, what: str) -> None:
     """Check that an answer is a non-blank text without marks of images."""
     require(isinstance(answer, str) and answer.strip(), f"no {what} text")
     require(IMAGE_MARK not in answer, f"the {what} text has {IMAGE_MARK} in its words")
+    check_control(answer, what)
+
+
+def check_control(text: str, what: str) -> None:
+    """Check that a text has no control token or character but marks of images."""
+    refused = refuse_control_in_prompt(text)
+    if refused:
+        raise BrokenRowError(f"the {what} text has {refused.reason} ({refused.detail})")

@@ -20,6 +20,7 @@ from pairwright.tasks.export.form import (
     ExportSettings,
     RowWriter,
     check_answer,
+    check_control,
     ending_of,
     require,
     wrap_row_errors,
@@ -248,6 +249,8 @@ def check_messages(row: Record) -> None:
     slots = 0
     for turn in row["prompt"]:
         slots += sum(part["type"] == "image" for part in turn["content"])
+        for part in turn["content"]:
+            check_control(part["text"] or "", "prompt")
     images = len(row["images"])
     require(slots == images, f"{slots} slots for {images} images")
     require(row["chosen"], "no chosen messages")

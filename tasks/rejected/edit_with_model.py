@@ -46,6 +46,7 @@ from pairwright.tasks.rejected.compare_words import (
 from pairwright.tasks.scenes.vocabulary import SCENE_WORDS
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
+from pairwright.tasks.serving.read_response import read_text
 from pairwright.tasks.serving.untrusted import quoted, within_quotes
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.differences import Difference, read_difference, read_plain
@@ -185,7 +186,7 @@ async def _ask_edit(
     )
     if isinstance(edit, RefusedText):
         setting = f"counterfactuals.max_tokens={config.max_tokens}"
-        return edit.by_tokens(answer.finish_reason, setting), [answer.served]
+        return edit.by_tokens(setting), [answer.served]
     choice = await chat.ask(
         _choice_question(
             row,
@@ -270,8 +271,8 @@ def _choice_question(
 
 def _read_choice(answer: Answer, edit: CheckedEdit) -> CheckedEdit | RefusedText:
     """Return the edit if the model confirms the contradiction, or why it does not."""
-    choice = answer.text.strip(" \n\t\"'“”.*").lower()
-    if answer.finish_reason == "length" or choice not in CHOICES:
+    choice = answer.text.strip(" .").lower()
+    if answer.refused or choice not in CHOICES:
         return RefusedText("no clear answer", answer.text[:80])
     return edit if choice == "contradict" else RefusedText(BOTH, edit.changed)
 
@@ -306,9 +307,10 @@ def check_edit(
 
 
 def _read_answer(answer: Answer, row: DifferenceRow) -> Difference | RefusedText:
-    if row.is_given:
-        return read_plain(answer.text, finish_reason=answer.finish_reason)
-    return read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
+    text = read_text(answer)
+    if isinstance(text, RefusedText):
+        return text
+    return read_plain(text) if row.is_given else read_difference(text, difference_verbs())
 
 
 def _edited_halves(read: Difference, row: DifferenceRow, side: int) -> Halves | RefusedText:
@@ -336,7 +338,7 @@ def _is_too_far(text: str, row: DifferenceRow, change: Change) -> bool:
 
 STAGE = Stage(
     name="counterfactual",
-    version=6,
+    version=7,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

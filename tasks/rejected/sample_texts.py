@@ -35,6 +35,7 @@ from pairwright.tasks.rejected.check_texts import (
 )
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, seed_of
+from pairwright.tasks.serving.read_response import read_text
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.differences import (
     Difference,
@@ -42,7 +43,6 @@ from pairwright.tasks.texts.differences import (
     read_plain,
     refuse_length,
 )
-from pairwright.tasks.texts.words import repeats_itself
 
 ASK = "ask_difference"
 SETTING = "sampled_texts.max_tokens"
@@ -113,14 +113,12 @@ def _question(
 
 def _read(answer: Answer, most: int, *, plain: bool) -> Difference | RefusedText:
     """Read an answer of at most so many tokens, and as many words."""
-    if repeats_itself(answer.text):
-        return RefusedText("off the template", "repeats itself")
-    if plain:
-        read = read_plain(answer.text, finish_reason=answer.finish_reason)
-    else:
-        read = read_difference(answer.text, difference_verbs(), finish_reason=answer.finish_reason)
+    text = read_text(answer)
+    if isinstance(text, RefusedText):
+        return text.by_tokens(f"{SETTING}={most}")
+    read = read_plain(text) if plain else read_difference(text, difference_verbs())
     if isinstance(read, RefusedText):
-        return read.by_tokens(answer.finish_reason, f"{SETTING}={most}")
+        return read
     if plain:
         return read
     return refuse_length(read, most, SETTING) or read
@@ -186,7 +184,7 @@ def _check_samples(
 
 STAGE = Stage(
     name="sampled",
-    version=7,
+    version=8,
     group="rejected",
     reads={"differences": DifferenceRow},
     writes=RejectedTextRow,

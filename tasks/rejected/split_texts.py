@@ -15,9 +15,8 @@ from pairwright.schemas.writing import StatementsConfig
 from pairwright.tasks.rejected.choose_removals import MAX_CHARACTERS, preferred_texts
 from pairwright.tasks.serving.ask_rows import asking
 from pairwright.tasks.serving.chat import Chat
-from pairwright.tasks.serving.split_text import SPLIT, ask_split
+from pairwright.tasks.serving.split_text import SPLIT, ask_split, read_split
 from pairwright.tasks.store.stage import Stage
-from pairwright.tasks.texts.split_sentences import read_sentences
 from pairwright.tasks.texts.words import split_by_rules
 
 BY_RULES = "split where sentences end: "
@@ -53,10 +52,10 @@ async def _split(
     why = ""
     if answer is None:
         why = "the question is refused"
-    elif answer.finish_reason == "length":
-        why = f"cut off (statements.max_tokens={config.max_tokens})"
+    elif answer.refused:
+        why = answer.refused.by_tokens(f"statements.max_tokens={config.max_tokens}").reason
     else:
-        statements = read_sentences(answer.text, scored, least_known=1.0)
+        statements = read_split(answer, scored, least_known=1.0)
         if not statements:
             why = "the model's statements say something else"
     sentences = statements or split_by_rules(scored)
@@ -74,7 +73,7 @@ async def _split(
 
 STAGE = Stage(
     name="statements",
-    version=2,
+    version=3,
     group="rejected",
     reads={"differences": DifferenceRow, "given_preferences": PreferenceRow},
     writes=StatementsRow,

@@ -17,9 +17,10 @@ from typing import NamedTuple
 from pairwright.schemas.arrow import schema_of
 from pairwright.schemas.checks import CHECK_TABLES, SEEN_IN_SAME, speaks_against, without_bound
 from pairwright.tasks.report.query_tables import WORDS, Tables
+from pairwright.tasks.serving.read_response import REASONS
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.texts.comparisons import AXES
-from pairwright.tasks.texts.differences import REASONS
+from pairwright.tasks.texts.differences import REASONS as FORM_REASONS
 
 # normalised white space, as SQL
 PLAIN = "array_to_string(regexp_extract_all(coalesce(text, ''), '[^\\s]+'), ' ')"
@@ -43,7 +44,8 @@ def measure_differences(tables: Tables, counts: Sequence[Counts]) -> Differences
         if stage_counts.stage == "described":
             reasons = stage_counts.reasons
             break
-    lost = sum(count for reason, count in reasons.items() if without_bound(reason) in REASONS)
+    refusals = (*REASONS, *FORM_REASONS)
+    lost = sum(count for reason, count in reasons.items() if without_bound(reason) in refusals)
     # Hashes have 64 bits, so collisions are negligible.
     query = f"""SELECT count(*), count(DISTINCT hash({PLAIN})), count(*) FILTER (attempts > 1)
         FROM described"""

@@ -61,17 +61,20 @@ class Question:
     kw_only=True,
 )
 class Answer:
-    """Answer of a model."""
+    """Answer of a model, as ``read_response`` reads it."""
 
     text: str
+    """The answer alone: thoughts, fences, roles and the like are taken off."""
     served: Served
     first_token: tuple[tuple[str, float], ...] = ()
     """First token with a letter: its most likely alternatives and their probabilities; empty: the
     server gives none."""
+    refused: RefusedText | None = None
+    """Why there is no whole answer: cut off, empty, thoughts alone."""
 
     @property
     def finish_reason(self) -> str:
-        """Return "stop", or "length" for a truncated answer."""
+        """Return "stop", "length" for a truncated answer, or "" where the server gives none."""
         return self.served.finish_reason
 
 
@@ -96,6 +99,10 @@ class RowError(Exception):
 
 class RefusedQuestionError(RowError):
     """Request that the server rejects for good; its row is dropped."""
+
+
+class ModeratedError(RefusedQuestionError):
+    """Request whose content the server's moderation rejects: it says nothing about other rows."""
 
 
 class UnansweredError(RowError):

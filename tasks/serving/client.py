@@ -10,17 +10,26 @@ import json
 import random
 import threading
 import time
+from collections import Counter
 from dataclasses import asdict, replace
 from itertools import count
 from typing import Any
 
 from pairwright.schemas.errors import ConfigError, ServerError
+from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Served
 from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.images.decode import RefusedImageError
-from pairwright.tasks.serving.chat import Answer, Question, RefusedQuestionError, UnansweredError
-from pairwright.tasks.serving.connection import PACE, Connection, FaultError, Pace
+from pairwright.tasks.serving.chat import (
+    Answer,
+    ModeratedError,
+    Question,
+    RefusedQuestionError,
+    UnansweredError,
+)
+from pairwright.tasks.serving.connection import PACE, Connection, Pace
 from pairwright.tasks.serving.endpoints import Endpoint, Endpoints, Limiter
+from pairwright.tasks.serving.faults import FaultError, StatusError
 from pairwright.tasks.serving.loop import background, run_coroutine
 from pairwright.tasks.serving.write_request import PROBABILITY_FIELDS, body_of, key_of
 from pairwright.tasks.store.answers import Answers
@@ -58,6 +67,7 @@ class Client:
         )
         self._numbers = count()
         self._gives_probabilities = True  # until a question is accepted only without them
+        self._declined = Counter[int]()  # requests by the status that ended them, since an answer
         self._refused: int | None = 0  # questions refused before the first answer; None: after it
 
     async def ask(self, question: Question, answers: Answers | None = None) -> Answer:
@@ -67,10 +77,14 @@ class Client:
         if stored is not None:
             content = json.loads(stored)
             first_token = tuple((token, share) for token, share in content.get("first_token", ()))
+            served = Served(**content["served"])
+            served = replace(served, removed=tuple(served.removed))
+            refused = RefusedText(**content["refused"]) if content["refused"] else None
             return Answer(
                 text=content["text"],
-                served=Served(**content["served"]),
+                served=served,
                 first_token=first_token,
+                refused=refused,
             )
         try:
             body = await asyncio.to_thread(body_of, question, self._config)  # decodes images
@@ -110,12 +124,21 @@ class Client:
                 if tries >= self._config.max_attempts:
                     tried = f"({tries} tries, last at {endpoint.connection.url})"
                     raise UnansweredError(fault.reason, f"{fault.detail} {tried}") from None
+            except StatusError as error:
+                tries += 1
+                if not error.is_retried or tries >= self._config.max_attempts:
+                    self._count_declined(error, endpoint)
+                    tried = f"({tries} tries, last at {endpoint.connection.url})"
+                    reason = f"HTTP {error.status}"
+                    detail = error.detail.removeprefix(f"{reason}: ")
+                    raise UnansweredError(reason, f"{detail} {tried}") from None
             except RefusedQuestionError as refused:
-                if counts_refusal:
+                if counts_refusal and not isinstance(refused, ModeratedError):
                     self._count_refused(refused, endpoint)
                 raise
             else:
                 self._refused = None
+                self._declined.clear()
                 return self._complete(answer, question, latency=time.monotonic() - sent)
             backoff_s = self._pace.backoff_s * 2 ** max(0, tries - 1)
             max_wait_s = min(self._pace.backoff_most_s, backoff_s)
@@ -139,8 +162,18 @@ class Client:
         if self._refused >= self._pace.refusals:
             raise ServerError(
                 f"{endpoint.connection.url}: refused each of the first {self._refused} questions "
-                f"({refused.detail or refused.reason}). Start it with other limits, or correct "
-                "the profile"
+                f"({refused.detail or refused.reason})"
+            ) from None
+
+    def _count_declined(self, error: StatusError, endpoint: Endpoint) -> None:
+        """Raise ``ServerError`` if the requests of different rows have ended with one status."""
+        self._declined[error.status] += 1
+        count = self._declined[error.status]
+        if count >= self._pace.refusals:
+            advice = f": {error.advice}" if error.advice else ""
+            raise ServerError(
+                f"{endpoint.connection.url}: {error.detail}{advice} ({count} requests in turn "
+                "ended so, and none was answered)"
             ) from None
 
     def _complete(

@@ -1,42 +1,59 @@
 """HTTP connection to one OpenAI-compatible server; errors by who is at fault. Needs ``httpx2``.
 
-The row: 400, 413, 422 (``RefusedQuestionError``). The server: temporary statuses, broken answers
-and lost connections (``FaultError``), worth another try. The configuration: any other status
-(``ServerError``). Answers are untrusted. The key goes only to the profile's address: redirects are
-not followed. Servers on this machine bypass proxies.
+The row: 400, 413, 422 and moderation (``RefusedQuestionError``); 403, 404, 409, 424
+(``StatusError``). The server: temporary statuses, broken answers and lost connections
+(``FaultError``), worth another try. The configuration: any other status (``ServerError``). Answers
+are untrusted. The key goes only to the profile's address: redirects are not followed. Servers on
+this machine bypass proxies.
 """
 
 import asyncio
 import json
 import logging
-import math
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
 from urllib.parse import urlsplit
 
-from pairwright.schemas.errors import ConfigError, ServerError
-from pairwright.schemas.rows import Served
-from pairwright.tasks.serving.chat import REFUSED, Answer, RefusedQuestionError
+from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.serving.chat import REFUSED, Answer, ModeratedError, RefusedQuestionError
+from pairwright.tasks.serving.faults import (
+    FaultError,
+    MisfitError,
+    Reason,
+    StatusError,
+    message_of,
+    printable,
+)
+from pairwright.tasks.serving.read_response import read_response
 
-LONGEST = 300  # characters kept of a server's message
-MAX_POSITIONS = 64  # tokens of an answer that are searched for one with a letter
-Reason = Literal[
-    "server busy", "no answer in time", "broken answer", "server error", "no connection"
-]
-ADVICE: dict[Reason, str] = {
-    "no connection": "check that the server is running, and its address (models.*.endpoint)",
-    "no answer in time": "it may still be loading, or be too slow for models.*.timeout_seconds",
-    "server busy": "lower models.*.max_concurrency, or use a larger server",
-    "server error": "see the server's log",
-    "broken answer": (
-        "check that models.*.endpoint is an OpenAI-compatible server (often ending in /v1)"
-    ),
-}
 HERE = re.compile(r"localhost|.*\.localhost|127(\.\d+){3}|::1")  # hosts that are this machine
-_REASONS: dict[int, Reason] = {408: "no answer in time", 429: "server busy", 503: "server busy"}
+_REASONS: dict[int, Reason] = {
+    408: "no answer in time",
+    425: "server busy",
+    429: "server busy",
+    503: "server busy",
+    529: "server busy",
+}
+REFUSING = frozenset((400, 413, 414, 415, 422, 451))
+"""Statuses by which a server rejects one request for good."""
+DECLINING = {402: False, 403: False, 404: True, 409: True, 423: True, 424: True}
+"""Statuses by which it declines one request now, and whether another try at once may help."""
+MODERATED = re.compile(
+    r"moderat|flagged|content[ _]?(?:policy|filter|management)|safety (?:system|filter|policy)"
+    r"|responsible ai|prohibited[ _]content|inappropriate content|usage polic",
+    re.IGNORECASE,
+)
+"""Words of a server that judges what is shown or said."""
+KEY_WORDS = re.compile(
+    r"\bkey\b|auth|permission|credential|token|forbidden|access|^\W*$", re.IGNORECASE
+)
+NUMBER = re.compile(r"\s*(\d{1,12}(?:\.\d{1,9})?)\s*", re.ASCII)
+NUMBER_WITH_UNIT = re.compile(r"\s*(\d{1,12}(?:\.\d{1,9})?)\s*(ms|s|)\s*", re.ASCII)
 
 
 @dataclass(
@@ -61,23 +78,6 @@ class Pace:
 
 
 PACE = Pace()
-
-
-class FaultError(Exception):
-    """Temporary failure of a request, worth another try."""
-
-    def __init__(
-        self,
-        reason: Reason,
-        detail: str,
-        *,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason: Reason = reason
-        self.detail = detail
-        self.advice = ADVICE[reason]  # for when retries fail
-        self.retry_after = retry_after  # seconds
 
 
 class Connection:
@@ -123,15 +123,25 @@ class Connection:
     async def post(self, body: dict[str, Any]) -> Answer:
         """Return the server's answer.
 
-        Raises ``FaultError``, ``RefusedQuestionError`` or ``ServerError``.
+        Raises ``FaultError``, ``StatusError``, ``RefusedQuestionError`` or ``ServerError``.
         """
-        return read_answer(await self._send("POST", "chat/completions", body))
+        content = await self._send("POST", "chat/completions", body)
+        try:
+            return read_response(content)
+        except FaultError:
+            code = error_code(content)
+            if code:  # a gateway reports its provider's error
+                raise self._explain(code, content, {}) from None
+            raise
 
     async def models(self) -> tuple[str, ...]:
         """Return the names of the server's models; raises as ``post``."""
         content = await self._send("GET", "models")
         try:
-            return tuple(printable(model["id"]) for model in json.loads(content)["data"])
+            listed = json.loads(content)
+            models = listed["data"] if "data" in listed else listed["models"]
+            names = [model["id"] if "id" in model else model["name"] for model in models]
+            return tuple(map(printable, names))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise FaultError("broken answer", "no list of models") from None
 
@@ -158,37 +168,73 @@ class Connection:
         if self._key:
             content = content.replace(self._key.encode(), b"***")
         if response.status_code != 200:
-            retry_after = response.headers.get("retry-after", "")
-            raise self._explain(response.status_code, content, retry_after)
+            raise self._explain(response.status_code, content, response.headers)
         return content
 
     def _explain(
         self,
         status: int,
         content: bytes,
-        retry_after: str,
+        headers: Mapping[str, str],
     ) -> Exception:
         """Return the error of a status other than 200."""
         message = message_of(content)
-        if status in (400, 413, 422):
-            return RefusedQuestionError(REFUSED, message)
+        if status in REFUSING or (MODERATED.search(message) and 400 <= status < 500):
+            kind = ModeratedError if MODERATED.search(message) else RefusedQuestionError
+            return kind(REFUSED, message)
+        detail = f"HTTP {status}"
+        if message:
+            detail = f"{detail}: {message}"
         if status in _REASONS or status >= 500:
-            seconds = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*", retry_after, re.ASCII)
-            wait = float(seconds[1]) if seconds else None
-            detail = f"HTTP {status}"
-            if message:
-                detail = f"{detail}: {message}"
-            return FaultError(_REASONS.get(status, "server error"), detail, retry_after=wait)
-        problem = f"{self.url}: HTTP {status}: {message}"
-        if status in (401, 403):
+            reason = _REASONS.get(status, "server error")
+            return FaultError(reason, detail, retry_after=read_retry_after(headers))
+        if status in DECLINING:
+            advice = self._advise(status, message)
+            return StatusError(status, detail, advice=advice, is_retried=DECLINING[status])
+        problem = f"{self.url}: HTTP {status}: {message}: {self._advise(status, message)}"
+        return MisfitError(status, problem)
+
+    def _advise(self, status: int, message: str) -> str:
+        """Return what to do about a status, where its words fit; empty: only the server knows."""
+        if status == 401 or (status == 403 and KEY_WORDS.search(message)):
             wants = "rejects the key" if self._key else "requires a key"
-            return ServerError(
-                f"{problem}: the server {wants}; set the environment variable {self._key_name}"
-            )
-        return ServerError(
-            f"{problem}: check that it serves models.*.model, and that models.*.endpoint is an "
+            return f"the server {wants}; set the environment variable {self._key_name}"
+        if status in (402, 403, 409, 423, 424):
+            return ""
+        return (
+            "check that it serves models.*.model, and that models.*.endpoint is an "
             "OpenAI-compatible server (often ending in /v1)"
         )
+
+
+def read_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that a server asks to wait, given in milliseconds, seconds or as a date.
+
+    ``None``: it says nothing that can be read.
+    """
+    milliseconds = NUMBER.fullmatch(headers.get("retry-after-ms", ""))
+    if milliseconds:
+        return float(milliseconds[1]) / 1000
+    value = headers.get("retry-after", "")
+    unit = NUMBER_WITH_UNIT.fullmatch(value)
+    if unit:
+        return float(unit[1]) / (1000 if unit[2] == "ms" else 1)
+    try:
+        date = parsedate_to_datetime(value)
+    except (ValueError, OverflowError):
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    return max(0.0, (date - datetime.now(UTC)).total_seconds())
+
+
+def error_code(content: bytes) -> int:
+    """Return the status in the error of a body that came with status 200; 0: it has none."""
+    try:
+        code = json.loads(content)["error"]["code"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return 0
+    return code if type(code) is int and 400 <= code < 600 else 0
 
 
 def check_address(url: str) -> None:
@@ -211,107 +257,6 @@ def _is_server(url: str) -> bool:
     if parts.scheme not in ("http", "https") or not has_host:
         return False
     return "@" not in parts.netloc and not parts.query and not parts.fragment
-
-
-def read_answer(body: bytes) -> Answer:
-    """Return the answer in a response body, without its question's name and seed.
-
-    Raises as ``post``.
-    """
-    try:
-        response: Any = json.loads(body)
-        choice = response["choices"][0]
-        message = choice["message"]
-        reason = choice["finish_reason"]
-        content = message["content"]
-        refusal = message.get("refusal")
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise FaultError("broken answer", f"no answer in it: {message_of(body)}") from None
-    if refusal and isinstance(refusal, str):
-        raise RefusedQuestionError("the model refused", printable(refusal))
-    if reason in ("abort", "error"):  # vLLM, when it stops early
-        raise FaultError("server error", f"finish reason {reason}")
-    if reason not in ("stop", "length") and isinstance(reason, str):
-        detail = f"finish reason {printable(reason)}"
-        raise RefusedQuestionError("the server ended the answer", detail)
-    if content is None and reason == "length":
-        content = ""  # all tokens were reasoning
-    if not isinstance(reason, str) or not isinstance(content, str):
-        raise FaultError("broken answer", f"no text in it: {message_of(body)}")
-    return Answer(
-        text=whole(content),
-        served=_read_served(response, reason),
-        first_token=_read_first_token(choice.get("logprobs")),
-    )
-
-
-def _read_first_token(logprobs: Any) -> tuple[tuple[str, float], ...]:
-    """Return the alternatives of the first token with a letter, and their probabilities.
-
-    What cannot be read gives none, since the answer is still valid.
-    """
-    try:
-        for position in logprobs["content"][:MAX_POSITIONS]:
-            if any(character.isalpha() for character in position["token"]):
-                alternatives = position["top_logprobs"] or [position]
-                return tuple(_read_probability(token) for token in alternatives)
-    except (LookupError, TypeError, ValueError, AttributeError):
-        return ()
-    return ()
-
-
-def _read_probability(token: Mapping[str, Any]) -> tuple[str, float]:
-    return whole(str(token["token"])), math.exp(min(0.0, float(token["logprob"])))
-
-
-def _read_served(response: Mapping[str, Any], reason: str) -> Served:
-    """Return the server's data about its answer."""
-    usage = response.get("usage")
-    counts: Mapping[str, Any] = usage if isinstance(usage, dict) else {}
-    return Served(
-        prompt="",
-        model=printable(str(response.get("model") or "")),
-        revision=printable(str(response.get("system_fingerprint") or "")),
-        seed=0,
-        prompt_tokens=_read_count(counts.get("prompt_tokens")),
-        completion_tokens=_read_count(counts.get("completion_tokens")),
-        latency=0.0,
-        finish_reason=reason,
-    )
-
-
-def _read_count(count: object) -> int:
-    """Return a number of tokens; an implausible one is 0, since the answer is still valid."""
-    if type(count) is int and 0 <= count < 2**31:
-        return count
-    return 0
-
-
-def whole(text: str) -> str:
-    """Return the text with lone surrogates replaced, which no file accepts."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def message_of(body: bytes) -> str:
-    """Return an error body's message, in one printable line."""
-    text = body.decode("utf-8", "replace")
-    try:
-        content: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return printable(re.sub(r"<[^<>]{0,300}>", " ", text[: 64 * LONGEST]))
-    for name in ("error", "message", "detail"):
-        if isinstance(content, dict) and content.get(name):
-            content = content[name]
-    return printable(content if isinstance(content, str) else json.dumps(content))
-
-
-def printable(text: str) -> str:
-    """Return a server's text in one printable line of bounded length."""
-    characters = [c if c.isprintable() else " " for c in text[: 8 * LONGEST]]
-    line = " ".join("".join(characters).split())
-    return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
 
 
 def root_of(error: BaseException) -> str:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from pairwright.schemas.errors import ServerError
 from pairwright.tasks.serving.chat import Answer, RefusedQuestionError
-from pairwright.tasks.serving.connection import Connection, FaultError, Pace
+from pairwright.tasks.serving.connection import Connection, Pace
+from pairwright.tasks.serving.faults import FaultError, StatusError
 
 log = logging.getLogger(__name__)
 DOUBTFUL = 3  # consecutive faults after which a reachable endpoint also rests
@@ -123,7 +124,7 @@ class Endpoints:
         since = time.monotonic()
         try:
             answer = await endpoint.connection.post(body)
-        except RefusedQuestionError:
+        except (RefusedQuestionError, StatusError):
             self._note_answer(endpoint)
             raise
         except FaultError as fault:
@@ -165,8 +166,11 @@ class Endpoints:
         self._given_up += 1  # the next shard waits half as long
         self._failing.clear()
         urls = ", ".join(endpoint.connection.url for endpoint in self.all)
+        silent = "no server answered"
+        if fault.reason not in ("no connection", "no answer in time"):
+            silent = "each request failed"
         error = ServerError(
-            f"{urls}: no server answered for {patience:.3g} s (models.*.patience_seconds); "
+            f"{urls}: {silent} for {patience:.3g} s (models.*.patience_seconds); "
             f"last error: {fault}: {fault.advice}. Then repeat the command"
         )
         raise self._fail_waiting(error)

@@ -152,6 +152,8 @@ def vllm_command(chat: ChatConfig, port: int) -> list[str]:
     # A checkpoint's generation_config.json may have top_k 1 (Qwen2-VL's), which disables seed
     # and temperature.
     command += ["--generation-config", "vllm"]
+    if launch.reasoning_parser:
+        command += ["--reasoning-parser", launch.reasoning_parser]
     command.append("--disable-uvicorn-access-log")
     command += ["--shutdown-timeout", str(DRAIN_SECONDS)]
     if chat.revision and not Path(chat.model).exists():

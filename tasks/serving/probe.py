@@ -4,13 +4,14 @@ The result is written into the configuration, on record and fixed for the build.
 """
 
 import json
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.training import SIZES
-from pairwright.schemas.writing import ChatConfig, Structured
+from pairwright.schemas.writing import ChatConfig, RequestConfig, Structured
 from pairwright.tasks.images.decode import encode_png
 from pairwright.tasks.serving.chat import (
     REFUSED,
@@ -20,14 +21,26 @@ from pairwright.tasks.serving.chat import (
     UnansweredError,
 )
 from pairwright.tasks.serving.client import Client
-from pairwright.tasks.serving.connection import PACE, FaultError, Pace
+from pairwright.tasks.serving.connection import PACE, Pace
+from pairwright.tasks.serving.faults import FaultError, MisfitError, StatusError
 from pairwright.tasks.serving.launch import check_launch
 from pairwright.tasks.serving.loop import run_coroutine
 
+log = logging.getLogger(__name__)
+PARAMETERS = {
+    "max_tokens": ("max_completion_tokens",),
+    "temperature": (),
+    "top_p": (),
+    "seed": (),
+}
+"""Parameters of a request, in the order in which they are tried, and their other names."""
+OUT_OF_TOKENS = "output limit was reached"
+"""Words of OpenAI's servers where thoughts took all tokens."""
 SHOWN = 20  # models listed in a message
 TRIES = 3
 PATIENCE_S = 60.0  # a slow server is reported before the build
 LOOK = "What do you see?"
+HELLO = "Say hello."
 FINISHED = "checkpoint"  # folder of a training run's model
 WORD = "zq7"  # a word that no model writes unless constrained
 FORM = Grammar(
@@ -111,21 +124,34 @@ async def _probe(
             pace=pace,
         )
     chat = chat.model_copy(update={"model": model})
-    if images:
-        for url in chat.endpoint:
-            await _show(
-                chat,
-                url,
-                images,
-                field=field,
-                pace=pace,
-            )
+    for url in chat.endpoint:
+        request = await _fit_request(
+            chat,
+            url,
+            images,
+            field=field,
+            pace=pace,
+        )
+        chat = chat.model_copy(update={"request": request})
     if chat.structured_output != "auto":
         return chat
     for kind in KINDS:
         if all([await _obeys(chat, url, kind, pace) for url in chat.endpoint]):
             return chat.model_copy(update={"structured_output": kind})
     return chat.model_copy(update={"structured_output": "none"})
+
+
+NO_LIST = (StatusError, RefusedQuestionError, MisfitError, FaultError)
+"""Errors of a server that may have no list of models."""
+
+
+def _is_serious(error: Exception) -> bool:
+    """Return whether an error says more than that there is no list of models."""
+    if isinstance(error, MisfitError):
+        return error.status == 401
+    if isinstance(error, FaultError):
+        return error.reason != "broken answer" and "HTTP 501" not in error.detail
+    return isinstance(error, StatusError) and error.status in (402, 403)
 
 
 async def _find_served(
@@ -136,9 +162,17 @@ async def _find_served(
     field: str,
     pace: Pace,
 ) -> str:
-    """Return the model if a server has it; without a name, the server's single model."""
+    """Return the model if a server has it; without a name, the server's single model.
+
+    A named model needs no list of models.
+    """
     async with _open(chat, url, pace) as client:
-        names = tuple(dict.fromkeys(await client.endpoints.all[0].connection.models()))
+        try:
+            names = tuple(dict.fromkeys(await client.endpoints.all[0].connection.models()))
+        except NO_LIST as error:
+            if not model or _is_serious(error):
+                raise
+            return model  # the first question shows whether the server has it
     listed = ", ".join(names[:SHOWN]) or "none"
     if not model and len(names) != 1:
         raise ConfigError(f"{field}.model: name one of those that {url} serves: {listed}")
@@ -168,27 +202,94 @@ async def _open(
         yield client
     except FaultError as fault:
         raise ServerError(f"{url}: {fault}: {fault.advice}") from None
+    except StatusError as error:
+        advice = f": {error.advice}" if error.advice else ""
+        raise ServerError(f"{url}: {error.detail}{advice}") from None
     except UnansweredError as error:
         raise ServerError(f"{url}: {error}") from None
     finally:
         await client.endpoints.close()
 
 
-async def _show(
+def _advise(words: str, images: int) -> str:
+    """Return what to do about a refusal, where its words fit; else nothing."""
+    lower = words.lower()
+    if "template" in lower:
+        return ": give the server a chat template of the model (vLLM: --chat-template FILE)"
+    if images and any(
+        word in lower for word in ("image", "multimodal", "multi-modal", "vision", "modalit")
+    ):
+        return (
+            ": serve a vision model with a sufficient limit (vLLM: "
+            f"--limit-mm-per-prompt '{{\"image\": {images}}}')"
+        )
+    return ""
+
+
+async def _fit_request(
     chat: ChatConfig,
     url: str,
     images: int,
     *,
     field: str,
     pace: Pace,
-) -> None:
-    """Show the model small images: one that sees none, or too few, would refuse every row."""
+) -> RequestConfig:
+    """Return the parameters that a server takes; those that it refuses are renamed or left out.
+
+    It is shown small images: one that sees none, or too few, would refuse every row. Raises
+    ``ConfigError`` where it refuses the question without parameters, too.
+    """
+
+    async def find_refusal(request: RequestConfig) -> str:
+        return await _refuses(chat.model_copy(update={"request": request}), url, images, pace)
+
+    wanted = chat.request
+    if not await find_refusal(wanted):
+        return wanted
+    request = wanted.model_copy(update=dict.fromkeys(PARAMETERS))
+    words = await find_refusal(request)
+    if words:
+        raise ConfigError(f"{field}: {chat.model} at {url} {_say_refusal(words, images)}")
+    for name, others in PARAMETERS.items():
+        for setting in (getattr(wanted, name), *others):
+            trial = request.model_copy(update={name: setting})
+            if setting is not None and not await find_refusal(trial):
+                request = trial
+                break
+    changes = [_say_change(name, wanted, request) for name in PARAMETERS]
+    log.warning("%s: %s refuses parameters: %s", field, url, "; ".join(filter(None, changes)))
+    return request
+
+
+def _say_refusal(words: str, images: int) -> str:
+    """Return what a server refuses, in its own words, and advice where these fit."""
+    if not images:
+        return f"refuses a plain question ({words}){_advise(words, images)}"
+    plural = "s" if images > 1 else ""
+    return f"refuses {images} image{plural} at once ({words}){_advise(words, images)}"
+
+
+def _say_change(name: str, wanted: RequestConfig, request: RequestConfig) -> str:
+    """Return what becomes of a parameter, in words; empty: it stays."""
+    setting = getattr(request, name)
+    if setting == getattr(wanted, name):
+        return ""
+    return f"{name} is left out" if setting is None else f"{name} is sent as {setting}"
+
+
+async def _refuses(
+    chat: ChatConfig,
+    url: str,
+    images: int,
+    pace: Pace,
+) -> str:
+    """Return the server's words if it refuses a small question; empty: it takes it."""
     import numpy as np
 
     picture = encode_png(np.full((56, 56, 3), (180, 90, 60), np.uint8))
     question = Question(
         prompt="probe",
-        text=LOOK,
+        text=LOOK if images else HELLO,
         images=(picture,) * images,
         max_tokens=8,
         temperature=0,
@@ -197,14 +298,10 @@ async def _show(
         async with _open(chat, url, pace) as client:
             await client.ask(question)
     except RefusedQuestionError as refused:
-        if refused.reason != REFUSED:  # other refusals mean that it saw them
-            return
-        plural = "s" if images > 1 else ""
-        raise ConfigError(
-            f"{field}: {chat.model} at {url} refuses {images} image{plural} at once "
-            f"({refused.detail}): serve a vision model with a sufficient limit (vLLM: "
-            f"--limit-mm-per-prompt '{{\"image\": {images}}}')"
-        ) from None
+        if refused.reason != REFUSED or OUT_OF_TOKENS in refused.detail:
+            return ""
+        return refused.detail or refused.reason
+    return ""
 
 
 async def _obeys(
@@ -216,7 +313,7 @@ async def _obeys(
     """Return whether an answer has the required form; servers ignore or refuse unknown options."""
     question = Question(
         prompt="probe",
-        text="Say hello.",
+        text=HELLO,
         max_tokens=64,
         temperature=0,
         grammar=FORM,

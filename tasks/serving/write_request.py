@@ -20,9 +20,9 @@ from pairwright.schemas.rows import make_key
 from pairwright.schemas.writing import ChatConfig
 from pairwright.tasks.images.decode import decode_rgb, encode_png, is_plain
 from pairwright.tasks.serving.chat import IMAGE, Grammar, Question
-from pairwright.tasks.serving.connection import whole
+from pairwright.tasks.serving.faults import whole
 
-VERSION = 1  # raise when the same question is asked in another way
+VERSION = 2  # raise when the same question is asked in another way
 UNTOUCHED = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """For vLLM, which otherwise reads these from ``generation_config.json``: Qwen2-VL's has ``top_k``
 1, which makes seeds useless. Other servers refuse unknown fields. """
@@ -45,15 +45,31 @@ def body_of(question: Question, config: ChatConfig) -> dict[str, Any]:
     body = {
         "model": config.model,
         "messages": messages,
-        "max_tokens": question.max_tokens,
-        "temperature": _temperature(question, config),
-        "top_p": config.top_p,
-        "seed": question.seed,
+        **_parameters(question, config),
         **_server_fields(question.grammar, config),
     }
     if question.alternatives:
         body |= dict(zip(PROBABILITY_FIELDS, (True, question.alternatives), strict=True))
-    return body
+    return body | config.request.extra_fields
+
+
+def _parameters(question: Question, config: ChatConfig) -> dict[str, Any]:
+    """Return the parameters of a request as the server takes them; others are left out."""
+    values = {
+        "max_tokens": question.max_tokens + config.thinking_tokens,
+        "temperature": _temperature(question, config),
+        "top_p": config.top_p,
+        "seed": question.seed,
+    }
+    parameters: dict[str, Any] = {}
+    for name, value in values.items():
+        setting = getattr(config.request, name)
+        if isinstance(setting, str):
+            parameters[setting] = value
+        elif setting is not None:
+            is_whole = name in ("max_tokens", "seed")
+            parameters[name] = int(setting) if is_whole else setting
+    return parameters
 
 
 def key_of(question: Question, config: ChatConfig) -> str:
@@ -65,11 +81,10 @@ def key_of(question: Question, config: ChatConfig) -> str:
     content = [question.prompt, whole(question.text), len(images), *images, len(turns), *turns]
     sampling = (
         question.seed,
-        question.max_tokens,
-        float(_temperature(question, config)),
-        float(config.top_p),
         config.max_pixels,
+        repr(sorted(_parameters(question, config).items())),
         repr(_server_fields(question.grammar, config)),
+        config.request.extra_body,
     )
     if question.alternatives:
         sampling = (*sampling, "alternatives", question.alternatives)

@@ -18,6 +18,8 @@ from itertools import groupby
 from typing import Any
 
 from pairwright.schemas.config import RobustnessConfig, SourceConfig
+from pairwright.schemas.control_tokens import refuse_conversation
+from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import (
     NO_ROWS,
     ComparisonRow,
@@ -167,8 +169,27 @@ def read_items(
     for source, items in items_by_source(rows, config):
         results = READERS[source.kind].read_items(items, source)
         for row in perturb_source(results, source.robustness):
-            if isinstance(row, row_type | Dropped | Failed):
+            if isinstance(row, row_type):
+                yield _refuse_texts(row) or row
+            elif isinstance(row, Dropped | Failed):
                 yield row
+
+
+def _refuse_texts(row: Row) -> Dropped | None:
+    """Return the reason against a given comparison or preference; ``None``: it is taken."""
+    refused: RefusedText | None = None
+    if isinstance(row, ComparisonRow):
+        refused = refuse_conversation(row.conversation, (row.text,))
+    elif isinstance(row, PreferenceRow):
+        negatives = (negative.text for negative in row.negatives)
+        refused = refuse_conversation(row.prompt, (row.chosen, row.rejected, *negatives))
+    if refused is None:
+        return None
+    return Dropped(
+        source_key=row.source_key,
+        reason=refused.reason,
+        detail=refused.detail,
+    )
 
 
 def read_pairs(

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from pairwright.schemas.replies import RefusedText
-from pairwright.tasks.texts.words import declines, repeats_itself, split_by_rules
+from pairwright.tasks.texts.differences import NO_FULL_STOP
+from pairwright.tasks.texts.words import split_by_rules
 
 Axis = Literal["object types", "attributes", "counts", "actions", "locations", "relative positions"]
 AXES: tuple[Axis, ...] = get_args(Axis)
@@ -85,7 +86,6 @@ LABEL_LINE = re.compile(
 )
 MAX_LABEL_WORDS = 8
 NAMED_IMAGE = re.compile(r"\bimage", re.IGNORECASE)
-FENCE = re.compile(r"^[ \t]*+```\w*+[ \t]*+$\n?", re.MULTILINE)
 RULE = re.compile(r"[ \t]*+(?:-{3,}+|\*{3,}+|_{3,}+)?+[ \t]*+")
 YES = r"(?:sure|certainly|of course|absolutely|okay|ok|great|yes)"
 GREETING = re.compile(
@@ -94,12 +94,6 @@ GREETING = re.compile(
     r"|(?:i['’]d|i would|i['’]ll|i will|i am|i['’]m|happy|glad)\b[^.!?:\n]{0,200}+[.!:]\s*"
     r"|(?:here|below|the following) (?:is|are)\b[^.!?:\n]{0,100}?"
     r"(?:commonalit|similarit|differenc|comparison|summary)[^.!?:\n]{0,100}+[.:]\s*",
-    re.IGNORECASE,
-)
-GOODBYE = re.compile(
-    r"[ \t*_(]*(?:i hope|hope (?:this|that)|let me know|feel free|please (?:note|let|feel)|note:"
-    r"|note that|thank you"
-    r"|if you (?:need|have|want|would)|is there anything|would you like|do you)(?!\w)",
     re.IGNORECASE,
 )
 SUMMING_UP = re.compile(
@@ -121,9 +115,8 @@ class Block:
 
 
 def _strip_frame(text: str) -> str:
-    """Return the summary without fences, rules, farewell and, after a list, conclusion."""
-    text = re.sub(r"\r\n?", "\n", text)
-    lines = FENCE.sub("", text).strip().split("\n")
+    """Return the summary without rules at its end and, after a list, conclusion."""
+    lines = re.sub(r"\r\n?", "\n", text).strip().split("\n")
     has_list = any(LISTED.match(line) for line in lines)
     while lines and _is_frame(lines, has_list=has_list):
         lines.pop()
@@ -131,14 +124,12 @@ def _strip_frame(text: str) -> str:
 
 
 def _is_frame(lines: Sequence[str], *, has_list: bool) -> bool:
-    """Return whether the last line is a rule, a farewell, or a conclusion after a list."""
+    """Return whether the last line is a rule, or a conclusion after a list."""
     last = lines[-1]
     if RULE.fullmatch(last):
         return True
     if len(lines) == 1:
         return False
-    if GOODBYE.match(last):
-        return True
     follows_blank = not lines[-2].strip()
     return has_list and follows_blank and bool(SUMMING_UP.match(last))
 
@@ -432,21 +423,14 @@ class Comparison:
 
     commonalities: tuple[str, ...]
     differences: tuple[LabelledDifference, ...]
-    text: str = field(default="", compare=False)  # the whole summary, without greeting and farewell
+    text: str = field(default="", compare=False)  # without greeting and conclusion
 
 
-def read_comparison(text: str, *, finish_reason: str = "stop") -> Comparison | RefusedText:
+def read_comparison(text: str) -> Comparison | RefusedText:
     """Return the parts of a summary, or the first reason to refuse it."""
-    text = _strip_frame(text)
-    if finish_reason == "length":
-        return RefusedText("cut off", finish_reason)
-    if declines(text):
-        return RefusedText("declined", text[:60])
-    if repeats_itself(text):
-        return RefusedText("repeats itself", text[-60:])
-    text, blocks = _find_blocks(text)
+    text, blocks = _find_blocks(_strip_frame(text))
     if not END.search(text):
-        return RefusedText("cut off", text[-40:])
+        return RefusedText(NO_FULL_STOP, text[-40:])
     if not blocks:
         return _read_prose(text)
     return _read_layout(text, blocks)

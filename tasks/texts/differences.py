@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from functools import cache
 
 from pairwright.prompts.difference_prompts import UNCHANGED
-from pairwright.schemas.replies import RefusedText
+from pairwright.schemas.replies import CUT_OFF, RefusedText
 from pairwright.tasks.texts.words import WORD
 
+NO_FULL_STOP = "no full stop"
 REASONS = (
-    "cut off",
+    CUT_OFF,
+    NO_FULL_STOP,
     "off the template",
     "empty half",
     "negation or auxiliary only",
@@ -32,7 +34,6 @@ START = re.compile(
 # Descriptions contain commas and "while", so nothing shorter may split.
 MIDDLE = re.compile(r", while the second image(?=\s|$)", re.IGNORECASE)
 FULL_STOP = re.compile(r"\.[\"'”’]?$")
-QUOTES = "\"'“”‘’`"
 SECOND_SENTENCE = re.compile(
     r"[.!?][\"'”’]?\s+(?:The|This|These|In|It|Both|Another|Additionally|Overall|There|However"
     r"|Also|An?)\b"
@@ -96,25 +97,17 @@ class Difference:
     first_half: str
     second_half: str
     verbs: tuple[str, ...]  # as in the text, in lower case; none where nothing has changed
-    text: str  # the whole description on one line, unquoted
+    text: str  # the whole description on one line
 
 
-def read_difference(
-    text: str,
-    verbs: tuple[str, ...],
-    *,
-    finish_reason: str = "stop",
-) -> Difference | RefusedText:
+def read_difference(text: str, verbs: tuple[str, ...]) -> Difference | RefusedText:
     """Return the halves and verbs of a description, or the first reason to refuse it.
 
-    ``verbs`` may open a half, in the third person singular; the finish reason "length" stands for a
-    text that was cut off.
+    ``verbs`` may open a half, in the third person singular.
     """
-    text = _unquote(text)
-    if finish_reason == "length":
-        return RefusedText("cut off", finish_reason)
+    text = " ".join(text.split())
     if not FULL_STOP.search(text):
-        return RefusedText("cut off", text[-40:])
+        return RefusedText(NO_FULL_STOP, text[-40:])
     start = START.match(text)
     if not start:
         return RefusedText("off the template", text[:60])
@@ -147,22 +140,12 @@ def _read_halves(
     return Difference(first_half, second_half, (first_verb, second_verb), text)
 
 
-def read_plain(text: str, *, finish_reason: str = "stop") -> Difference | RefusedText:
+def read_plain(text: str) -> Difference | RefusedText:
     """Return a description as people write them; each half is the whole text."""
-    text = _unquote(text)
+    text = " ".join(text.split())
     if not text:
         return RefusedText("no text")
-    if finish_reason == "length":
-        return RefusedText("cut off", text[-40:])
     return Difference(text, text, (), text)
-
-
-def _unquote(text: str) -> str:
-    """Return a text on one line, without quotation marks copied from the instruction."""
-    text = " ".join(text.split())
-    if len(text) > 1 and text[0] in QUOTES and text[-1] in QUOTES:
-        return text[1:-1].strip()
-    return text
 
 
 def read_composed(text: str, verbs: tuple[str, ...]) -> Difference | RefusedText:

@@ -65,7 +65,7 @@ def _share(
 
 
 def find_json(text: str) -> Any:
-    """Return the value of the JSON in an answer, which may be in a fence or between sentences.
+    """Return the value of the JSON in an answer, which may be between sentences.
 
     ``None``: there is none.
     """

@@ -145,13 +145,6 @@ CAPTIONS = re.compile(
     re.IGNORECASE,
 )
 
-TOKENS = re.compile(
-    r"<\|[^<>|\n]{0,64}\|>"
-    r"|</?(?:s|image|img|video|im_start|im_end|think|start_of_turn|end_of_turn)>"
-    r"|\[/?INST\]",
-    re.IGNORECASE,
-)
-
 
 def declines(text: str) -> bool:
     """Return whether a model declines: it cannot see the images, is a model, or apologises."""
@@ -166,9 +159,20 @@ def names_captions(text: str) -> bool:
     return CAPTIONS.search(QUOTED.sub(" ", text)) is not None
 
 
-def has_tokens(text: str) -> bool:
-    """Return whether a text has control tokens of chat templates, which must not be trained on."""
-    return TOKENS.search(text) is not None
+SMALL_ENGLISH = "the and with are from which to of this that there"
+ENGLISH = frozenset(SMALL_ENGLISH.split())
+MIN_LANGUAGE_WORDS = 20
+"""Minimum words of a text in Latin letters whose language is judged."""
+
+
+def in_another_language(text: str) -> bool:
+    """Return whether a text is not in English: another script, or none of English's small words."""
+    letters = [character for character in text if character.isalpha()]
+    latin = sum(character < "\u0250" for character in letters)
+    if letters and latin < len(letters) / 2:
+        return True
+    text_words = [word.lower() for word in WORD.findall(text)]
+    return len(text_words) >= MIN_LANGUAGE_WORDS and ENGLISH.isdisjoint(text_words)
 
 
 def repeats_itself(text: str) -> bool:

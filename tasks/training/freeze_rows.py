@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
 from pairwright.schemas.arrow import from_table, to_table
+from pairwright.schemas.control_tokens import refuse_conversation
 from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions, latest_decisions
 from pairwright.schemas.errors import StoreError, TrainingError
 from pairwright.schemas.rows import Dropped, PreferenceRow, Turn
@@ -138,10 +139,18 @@ def check_trainable(row: PreferenceRow, needs: Needs) -> None:
     if not row.prompt or row.prompt[-1].role != "user":
         raise RefusedRowError("the prompt does not end with the user")
     _check_images(row, needs)
+    _check_control(row)
     if needs.every_answer:
         _check_turns(row.prompt[_first_answer(row) :])
     if needs.rejected_side and not rejected_texts(row) and not row.rejected_image_maker:
         raise RefusedRowError("no rejected side")
+
+
+def _check_control(row: PreferenceRow) -> None:
+    """Refuse control tokens of any chat format, also of others than the model's own."""
+    refused = refuse_conversation(row.prompt, (row.chosen, *rejected_texts(row)))
+    if refused:
+        raise RefusedRowError(f"{refused.reason} in a text", refused.detail)
 
 
 def _check_images(row: PreferenceRow, needs: Needs) -> None:

@@ -13,6 +13,7 @@ from pairwright.tasks.export.form import (
     IMAGE_MARK,
     ExportSettings,
     Form,
+    check_control,
     ending_of,
     mark_images,
     require,
@@ -63,6 +64,8 @@ def _check(folder: Path, record: Record) -> None:  # noqa: ARG001 - as for every
         for part in turn["content"]:
             if part["type"] == "image_url":
                 _decode_url(part["image_url"]["url"])
+            else:
+                check_control(part["text"], "prompt")
 
 
 def _decode_url(url: str) -> None:

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pairwright.schemas.arrow import schema_of
+from pairwright.schemas.control_tokens import refuse_control
 from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import (
     CaptionRow,
     ComparisonRow,
@@ -15,7 +17,7 @@ from pairwright.schemas.rows import (
     QuestionRow,
     Row,
 )
-from pairwright.tasks.export.form import ExportSettings, Form
+from pairwright.tasks.export.form import ExportSettings, Form, UnheldError, require
 from pairwright.tasks.export.forms import hf
 from pairwright.tasks.export.parquet import (
     IMAGES,
@@ -36,6 +38,16 @@ TABLES: dict[str, type[Row]] = {
     "comparisons": ComparisonRow,
     "questions": QuestionRow,
 }
+TEXT_COLUMNS = (
+    "text",
+    "sentences",
+    "commonalities",
+    "differences",
+    "question",
+    "answer",
+    "human_differences",
+    "instruction",
+)
 INTERNAL = ("source_key",)
 SHOWN = {
     "images": IMAGES,
@@ -57,7 +69,27 @@ def _to_record(
     row: PreferenceRow,
     setting: ExportSettings,  # noqa: ARG001 - as for every form
 ) -> Record:
-    return dict(cast("ShownRow", row).record)
+    record = dict(cast("ShownRow", row).record)
+    refused = _refuse_record(record)
+    if refused:
+        raise UnheldError(f"{refused.reason} in a text")
+    return record
+
+
+def _refuse_record(record: Mapping[str, Any]) -> RefusedText | None:
+    """Return why a text of a record must not be exported; ``None``: nothing."""
+    for column in TEXT_COLUMNS:
+        value = record.get(column) or ()
+        for text in [value] if isinstance(value, str) else value:
+            refused = refuse_control(text)
+            if refused:
+                return refused
+    return None
+
+
+def _check(record: Record, processor: Any) -> None:  # noqa: ARG001 - as for every form
+    refused = _refuse_record(record)
+    require(not refused, f"a text has {refused and refused.detail}")
 
 
 def table_form(name: str) -> Form:
@@ -79,7 +111,7 @@ def table_form(name: str) -> Form:
             f"It holds the table {name} only; trainers of preferences need the table preferences."
         ),
         opens=open_parquet(arrow_schema(SHOWN | features), _to_record),
-        check=read_parquet(lambda *_: None),
+        check=read_parquet(_check),
         reads=name,
         card=None,
     )

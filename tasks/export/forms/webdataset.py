@@ -140,6 +140,8 @@ def _check(contents: dict[str, bytes]) -> None:
     images = sum(name.startswith("image") for name in contents)
     require(images == len(record["image_keys"]), f"{images} images")
     check_answer(record["chosen"], "chosen")
+    if record["rejected"]:
+        check_answer(record["rejected"], "rejected")
 
 
 FORM = Form(

@@ -134,14 +134,17 @@ def test_one_that_was_cut_off_may_be_longer_the_next_time() -> None:
     assert row.reason == "cut off (differences.max_tokens=100)", "the setting, not twice of it"
 
 
+LONG = " ".join(f"wall{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(140))
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (text(second="depicts a wall of Dr"), "cut off"),
+        (text(second="depicts a wall of Dr"), "no full stop"),
         (text("paints a red wall"), "verb not in the list"),
-        (text(f"shows {'a red wall and ' * 40}a door"), "too long (differences.max_words=120)"),
+        (text(f"shows {LONG}"), "too long (differences.max_words=120)"),
     ],
-    ids=["cut off", "another verb", "too long"],
+    ids=["no full stop", "another verb", "too long"],
 )
 def test_a_refused_answer_is_retried_with_other_seed_and_verbs(answer, reason) -> None:
     [row], _ = describe(lambda request: answer if request.number else "Sorry.", max_attempts=2)

@@ -186,7 +186,7 @@ CUT = "cut off (controls.max_tokens=160)"
     [
         (Reply(walls("blue", "red"), finish_reason="length"), CUT),
         (Reply(NONE, finish_reason="length"), CUT),
-        ("I am sorry, but I cannot see images.", "off the template"),
+        ("I am sorry, but I cannot see images.", "declined"),
         (template("shows a blue wall", "does not"), "negation or auxiliary only"),
     ],
 )

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from pairwright.schemas.claims import all_hold
 from pairwright.schemas.config import CaptionsConfig
-from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Dropped
 from pairwright.tasks.captioning.compose_caption import compose_caption
 from pairwright.tasks.captioning.describe_images import MOST_WORDS, describe_images, refuse_caption
@@ -132,23 +131,15 @@ def test_accepted(text) -> None:
 
 
 DOG = "A dog stands there."
-UPLOAD = "I cannot see any image. Please upload the image that you would like me to describe."
 LONG = [f"word{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(MOST_WORDS)]
 UNFIT = {
-    "empty": ["", "  \n"],
-    "cut off": [GOOD.removesuffix("."), GOOD + " A bird", GOOD + " A bird,"],
-    "the model declines": [
-        "I'm sorry, I can't help with identifying or describing people in this image.",
-        UPLOAD,
-        f"As an AI language model, I am unable to view images. {GOOD}",
-    ],
+    "no full stop": ["", GOOD.removesuffix("."), GOOD + " A bird", GOOD + " A bird,"],
     "more than one paragraph": [f"{GOOD}\n\n{GOOD}", f"{GOOD}\r{GOOD}"],
     "not a description": [
         f"{start} {GOOD}" for start in ("Sure!", "Here is a description:", "1.", "Description:")
     ],
     "repeats itself": [
         f"{DOG} A cat is beside it. {DOG} It is a sunny day. {DOG}",
-        "There is a red cup" + ", a blue cup and a plate" * 8 + ".",
     ],
     "too short (words=12)": ["A red car.", "A red car stands in front of a white house today."],
     "too long (words=600)": [" ".join([*LONG, "end."])],
@@ -160,7 +151,3 @@ UNFIT = {
 )
 def test_refused(reason, text) -> None:
     assert refuse_caption(text).reason == reason
-
-
-def test_a_long_answer_is_cut_off_even_with_a_full_stop() -> None:
-    assert refuse_caption(GOOD, finish_reason="length") == RefusedText("cut off", "length")

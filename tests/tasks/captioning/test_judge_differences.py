@@ -114,7 +114,6 @@ READ = {
 )
 def test_ratings_that_are_read(text, rating) -> None:
     assert read_rating(text) == rating
-    assert read_rating(text, finish_reason="length") is None
 
 
 UNCLEAR = (

@@ -53,10 +53,6 @@ def test_no_rounds(text, reason) -> None:
     assert read_rounds(text).reason == reason
 
 
-def test_a_conversation_that_was_cut_off() -> None:
-    assert read_rounds(OBJECT, finish_reason="length") == RefusedText("cut off", "length")
-
-
 def check(question, answer, about=""):
     """Return the image that a round is about, or why it is refused."""
     result = check_round(QuestionAnswer(question, answer, about))
@@ -120,7 +116,7 @@ COLOUR, WHICH = "What colour is the wall?", "What is red in Image 1?"
         ("What colour is the wall in Image 1?", "It is red.", "second", "says the wrong image"),
         ("", "It is red.", "both", "empty question or answer"),
         (WHICH, " ", "first", "empty question or answer"),
-        (WHICH, "The wall in...", "first", "cut off"),
+        (WHICH, "The wall in...", "first", "no full stop"),
         ("The wall in Image 1", "It is red.", "first", "not a question"),
         (f"According to the caption, {WHICH}", "It is red.", "first", "speaks of captions"),
         (WHICH, "I cannot see Image 1.", "first", "declined"),

@@ -16,9 +16,9 @@ PREFERENCES = ("trl", "llamafactory", "ms-swift", "rlaif-v")
 CONVERSATIONS = (*PREFERENCES, "llava", "openai-batch")
 MARKED = ("llamafactory", "ms-swift")
 TURNS = "user and assistant do not take turns in the prompt"
-ANSWER = "an answer has the mark of an image, a video or a sound in its words"
+ANSWER = "a text has the mark of an image, a video or a sound in its words"
 DAMAGED = "an image cannot be put beside another: damaged image"
-SOUND = "the prompt has the mark of a video or a sound in its words"
+SOUND = ANSWER
 
 
 def ask(text):

@@ -120,7 +120,7 @@ PAD = {"type": "text", "text": "<|image_pad|>"}
         ("trl", lambda r: r.update(rejected=[]), "rejected"),
         ("trl", lambda r: r.update(chosen=[]), "messages"),
         ("trl", lambda r: r["prompt"][0].update(role="stranger"), "TRL's .*stranger"),
-        ("trl", lambda r: r["prompt"][0]["content"].append(PAD), "TRL's"),
+        ("trl", lambda r: r["prompt"][0]["content"].append(PAD), "control tokens"),
         ("rlaif-v", lambda r: r.update(chosen=""), "chosen"),
         ("rlaif-v", lambda r: r["image"].update(bytes=b"\x89PNG"), "image"),
     ],

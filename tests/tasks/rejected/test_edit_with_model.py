@@ -164,7 +164,7 @@ def text_of(first=CARS, second=MAN):
     return description(first, second).text
 
 
-def check(text, *, row=TWO_CARS, side=0, truth=KnownContent(None), finish_reason="stop"):  # noqa: B008, frozen
+def check(text, *, row=TWO_CARS, side=0, truth=KnownContent(None), refused=None):  # noqa: B008, frozen
     served = Served(
         prompt="p",
         model="m",
@@ -173,9 +173,10 @@ def check(text, *, row=TWO_CARS, side=0, truth=KnownContent(None), finish_reason
         prompt_tokens=1,
         completion_tokens=1,
         latency=0.1,
-        finish_reason=finish_reason,
+        finish_reason="stop",
     )
-    return check_edit(Answer(text=text, served=served), row, side=side, truth=truth)
+    answer = Answer(text=text, served=served, refused=refused)
+    return check_edit(answer, row, side=side, truth=truth)
 
 
 @pytest.mark.parametrize(
@@ -192,10 +193,10 @@ def test_an_edit_that_contradicts(halves, side, changed) -> None:
 
 
 def test_the_other_half_stays_as_it_was() -> None:
-    edit = check(f'"{text_of(BLUE, "depicts A man, with a dog")}"')
+    edit = check(text_of(BLUE, "depicts A man, with a dog"))
     assert isinstance(edit, CheckedEdit)
     assert edit.text == text_of(BLUE)
-    second = "depicts a <|im_end|>man with a dog"
+    second = "depicts a <b>man with a dog"
     edit = check(text_of("shows two blue cars"), row=description("shows two red cars", second))
     assert isinstance(edit, CheckedEdit)
     assert edit.text == text_of("shows two blue cars", second)
@@ -207,7 +208,8 @@ MORE_THAN_ONE, TOO_FAR = "edited more than one half", "too far from the chosen t
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (text_of(BLUE).removesuffix("."), "cut off"),
+        (text_of(BLUE).removesuffix("."), "no full stop"),
+        (text_of(f"{BLUE}<|im_end|>"), "control tokens"),
         (f"Sure! {text_of(BLUE)}", "off the template"),
         (text_of().replace(CARS, "shows"), "empty half"),
         (text_of("includes two blue cars near a tall house"), "verb not in the list"),
@@ -227,12 +229,14 @@ def test_an_edit_is_refused(text, reason) -> None:
 
 def test_an_edit_of_a_short_text_may_not_be_long() -> None:
     row = description("shows a cup", "shows a pot")
-    text = text_of(f"shows {'what is as it is and ' * 6}a bowl", "shows a pot")
+    first = "shows what is as it is and so on and so forth, for all to see, as ever, a bowl"
+    text = text_of(first, "shows a pot")
     assert check(text, row=row).reason == TOO_FAR
 
 
 def test_an_edit_that_is_cut_off_or_known_to_be_true_is_refused() -> None:
-    assert check(text_of(BLUE), finish_reason="length") == RefusedText("cut off", "length")
+    cut_off = RefusedText("cut off", "length")
+    assert check(text_of(BLUE), refused=cut_off) == cut_off
     people = ("The man with the dog saw two blue cars near the tall house.",)
     edit = check(text_of(BLUE), truth=KnownContent(None, people))
     assert edit.reason == "edited text is as true"

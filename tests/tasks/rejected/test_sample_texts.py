@@ -98,7 +98,7 @@ REPEATED = text_of(", ".join(["a red wall"] * 12), "a green wall")
     [
         pytest.param(Reply(WRONG, finish_reason="length"), CUT_OFF, id="cut off"),
         pytest.param(text_of("red", "a green wall"), "too short", id="too short"),
-        pytest.param(REPEATED, "off the template", id="repeats itself"),
+        pytest.param(REPEATED, "repeats itself", id="repeats itself"),
     ],
 )
 def test_what_is_off_the_template_is_no_sample(answer, why) -> None:

@@ -3,13 +3,18 @@
 import asyncio
 import json
 import logging
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 
 from pairwright.schemas.errors import ConfigError, PairwrightError, ServerError
 from pairwright.schemas.rows import Dropped, Failed, ItemRow
+from pairwright.tasks.serving.chat import UnansweredError
 from pairwright.tasks.serving.client import Client, client_of
-from pairwright.tasks.serving.connection import FaultError, message_of, read_answer
+from pairwright.tasks.serving.connection import read_retry_after
+from pairwright.tasks.serving.faults import FaultError, message_of
+from pairwright.tasks.serving.read_response import read_response
 from pairwright.tasks.store.answers import Answers
 from tests.fixtures.asking import QUICK, ask_all, ask_now, ask_once, config_of, item, items
 from tests.fixtures.asking import question as ask_for
@@ -64,7 +69,6 @@ def test_a_fault_that_stays_fails_the_row_with_a_constant_reason(fault, reason, 
 MISFITS = {
     "key": (Status(401), r"HTTP 401: scripted: .*PAIRWRIGHT_TEST_KEY"),
     "moved": (Status(307, headers={"Location": "/v2"}), r"HTTP 307: .*models\.\*\.endpoint"),
-    "model": (Status(404, "no model tiny"), r"HTTP 404: no model tiny: .*models\.\*\.model"),
     "method": (Status(405), r"HTTP 405: scripted: .*models\.\*\.endpoint"),
 }
 
@@ -100,8 +104,8 @@ def test_proxies_of_the_environment_are_not_used_on_this_machine(monkeypatch) ->
             monkeypatch.setenv(name, proxy.url.removesuffix("/v1"))
         assert ask_now(config_of(server)).text == "good"
         assert proxy.paths == []
-        with pytest.raises(ServerError):  # the proxy does not know what to do with it
-            ask_now(config_of("http://models.example/v1"))
+        with pytest.raises(UnansweredError):  # the proxy does not know what to do with it
+            ask_now(config_of("http://models.example/v1", max_attempts=1))
         assert proxy.paths == ["http://models.example/v1/chat/completions"]
 
 
@@ -155,8 +159,7 @@ BROKEN = {
     "no choices": b'{"error": {"message": "out of memory"}}',
     "a list": b'{"choices": [{"message": ["content"], "finish_reason": "stop"}]}',
     "no content": encoded(answer_with(choice={"message": {}})),
-    "no finish reason": b'{"choices": [{"message": {"content": "a"}}]}',
-    "parts": encoded(answer_with({"content": [{"type": "text", "text": "a"}]})),
+    "a text of numbers": encoded(answer_with({"content": 7})),
     "a wrong reason": encoded(answer_with(choice={"finish_reason": 3})),
 }
 
@@ -164,7 +167,7 @@ BROKEN = {
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
 def test_a_body_of_another_form_is_broken(data) -> None:
     with pytest.raises(FaultError) as caught:
-        read_answer(data)
+        read_response(data)
     assert caught.value.reason == "broken answer"
     assert len(caught.value.detail) < 400
 
@@ -181,14 +184,14 @@ def test_a_body_of_another_form_is_broken(data) -> None:
     ids=str,
 )
 def test_wrong_counts_of_tokens_are_none(usage) -> None:
-    served = read_answer(encoded(answer_with(usage=usage, system_fingerprint=None))).served
+    served = read_response(encoded(answer_with(usage=usage, system_fingerprint=None))).served
     assert (served.prompt_tokens, served.completion_tokens, served.revision) == (0, 0, "")
 
 
 def test_halves_of_surrogates_do_not_reach_a_file() -> None:
-    halves = read_answer(encoded(answer_with({"content": "a \ud800 \U0001f600 \udc00"})))
+    halves = read_response(encoded(answer_with({"content": "a \ud800 \U0001f600 \udc00"})))
     assert halves.text == "a \ufffd \U0001f600 \ufffd"
-    assert read_answer(encoded(answer_with({"content": "\ud83d\ude00"}))).text == "\U0001f600"
+    assert read_response(encoded(answer_with({"content": "\ud83d\ude00"}))).text == "\U0001f600"
 
 
 LIST = '[{"loc": ["body"], "msg": "field required"}]'
@@ -283,7 +286,7 @@ def test_what_is_no_key_is_refused_without_being_shown(monkeypatch, key) -> None
 SECRET = "sk-Zq7/very+secret=="
 REPEATS_KEY = {
     "in the answer": Reply(f"the key is {SECRET}", fingerprint=SECRET, model=SECRET),
-    "as the end of an answer": Reply("x", finish_reason=SECRET),
+    "as the end of an answer": Reply(None, finish_reason=SECRET),
     "in a whole body": Raw(GOOD.replace(b"good", SECRET.encode())),
     "as a body": Raw(SECRET.encode()),
     **{f"in an error {code}": Status(code, f"bad key {SECRET}") for code in (400, 429, 500)},
@@ -313,10 +316,72 @@ def test_a_key_that_the_server_repeats_is_starred_everywhere(secret, tmp_path, r
     assert b"very+secret" not in (tmp_path / "x.answers").read_bytes()
 
 
-@pytest.mark.parametrize("code", [401, 404])
+@pytest.mark.parametrize("code", [401, 405])
 def test_a_key_is_starred_in_what_ends_a_shard(secret, code) -> None:
     with chat_server(lambda _: Status(code, secret)) as server:
         server.models = ("tiny", secret)
         with pytest.raises(ServerError, match=r"\*\*\*") as caught:
             list(ask_all(items(1), config_of(server)))
     assert "very+secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("code", [404, 409, 424, 403])
+def test_a_declined_request_fails_its_row_only(code) -> None:
+    def answer(request):
+        return Status(code, "not now") if request.text == "3" else "good"
+
+    with chat_server(answer) as server:
+        results = list(ask_all(items(8), config_of(server, max_attempts=2)))
+        tries = [request for request in server.asked if request.text == "3"]
+    [failed] = [result for result in results if not isinstance(result, ItemRow)]
+    assert isinstance(failed, Failed)
+    assert (failed.reason, failed.detail.partition(" (")[0]) == (f"HTTP {code}", "not now")
+    assert len(tries) == (1 if code == 403 else 2)
+
+
+@pytest.mark.parametrize("code", [404, 409, 424, 403])
+def test_requests_that_keep_failing_alike_end_the_stage(code) -> None:
+    words = rf"HTTP {code}: no route.*5 requests in turn"
+    with (
+        chat_server(lambda _: Status(code, "no route")) as server,
+        pytest.raises(ServerError, match=words),
+    ):
+        list(ask_all(items(50), config_of(server, max_attempts=2)))
+
+
+@pytest.mark.parametrize("code", [400, 403, 451])
+def test_moderation_drops_rows_however_many_there_are(code) -> None:
+    words = "Your input was flagged by moderation"
+    with chat_server(lambda _: Status(code, words)) as server:
+        results = list(ask_all(items(20), config_of(server)))
+        assert len(server.asked) == 20
+    assert all(isinstance(result, Dropped) for result in results)
+    assert {result.detail for result in results} == {words}
+
+
+def test_an_error_within_a_good_status_is_the_servers() -> None:
+    body = b'{"error": {"message": "Provider returned error", "code": 502}}'
+    replies = [Raw(body), Raw(body), "good"]
+    with chat_server(lambda request: replies[request.number]) as server:
+        assert ask_now(config_of(server)).text == "good"
+
+
+NOW = datetime.now(UTC)
+WAITS = {
+    "seconds": ({"Retry-After": "6"}, 6),
+    "parts of a second": ({"Retry-After": " 0.25 "}, 0.25),
+    "milliseconds": ({"Retry-After-Ms": "6000"}, 6),
+    "both": ({"Retry-After-Ms": "500", "Retry-After": "1"}, 0.5),
+    "with a unit": ({"Retry-After": "1500ms"}, 1.5),
+    "a date": ({"Retry-After": format_datetime(NOW + timedelta(seconds=3600), usegmt=True)}, 3600),
+    "a past date": ({"Retry-After": format_datetime(NOW - timedelta(days=1), usegmt=True)}, 0),
+    "words": ({"Retry-After": "soon"}, None),
+    "nothing": ({}, None),
+}
+
+
+@pytest.mark.parametrize(("headers", "seconds"), WAITS.values(), ids=WAITS)
+def test_the_wait_that_a_server_asks_for(headers, seconds) -> None:
+    wait = read_retry_after({name.lower(): value for name, value in headers.items()})
+    tolerance = 300 if seconds == 3600 else 0  # the suite may have begun long ago
+    assert wait == (None if seconds is None else pytest.approx(seconds, abs=tolerance))

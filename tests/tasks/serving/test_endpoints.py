@@ -10,9 +10,11 @@ import pytest
 
 from pairwright.schemas.errors import ServerError
 from pairwright.schemas.rows import Failed
-from pairwright.tasks.serving.connection import Connection, FaultError, read_answer
+from pairwright.tasks.serving.connection import Connection
 from pairwright.tasks.serving.endpoints import Endpoint, Endpoints, Limiter
+from pairwright.tasks.serving.faults import FaultError
 from pairwright.tasks.serving.loop import run_coroutine
+from pairwright.tasks.serving.read_response import read_response
 from tests.fixtures.asking import QUICK, answers_of, ask_all, ask_now, config_of, items
 from tests.fixtures.chat_server import Hang, Reply, Status, chat_server
 
@@ -136,7 +138,9 @@ class Scripted(Connection):
         await asyncio.sleep(0)
         if self.fault:
             raise self.fault
-        return read_answer(b'{"choices": [{"message": {"content": ""}, "finish_reason": "stop"}]}')
+        return read_response(
+            b'{"choices": [{"message": {"content": ""}, "finish_reason": "stop"}]}'
+        )
 
 
 def open_endpoints(*, patience_s=60.0):

@@ -54,7 +54,11 @@ def test_the_only_model_is_filled_in_and_nothing_else_changes() -> None:
         assert probe_model(config) == config.model_copy(update=filled)
         server.asked.clear()
         assert probe(server, structured_output="json").structured_output == "json"
-        assert server.asked == [], "a named form is not asked about"
+        assert [request.grammar for request in server.asked] == [None], "a named form is taken"
+
+
+def refuses_grammars(request):
+    return Status(400, "no grammars here") if request.grammar else "Hello."
 
 
 SERVERS = {
@@ -64,7 +68,7 @@ SERVERS = {
     "words around": (lambda _: f"{WORD} is what I was told to say", "none"),
     "another word": (lambda _: '{"word": "hello"}', "none"),
     "deeply nested": (lambda _: "[" * 20_000, "none"),
-    "refused": (lambda _: Status(400, "no grammars here"), "none"),
+    "refused": (refuses_grammars, "none"),
     "cut": (lambda _: Reply(None, finish_reason="length"), "none"),
 }
 
@@ -148,7 +152,7 @@ def test_faults_that_pass_do_not_decide() -> None:
     faults = [Status(429, headers={"Retry-After": "0"}), Status(503), Status(503), Status(500)]
     with chat_server(lambda request: faults.pop() if faults else obeys_all(request)) as server:
         assert probe(server).structured_output == "vllm"
-        assert len(server.asked) == 5
+        assert len(server.asked) == 6
 
 
 @pytest.mark.parametrize(
@@ -159,3 +163,105 @@ def test_faults_that_pass_do_not_decide() -> None:
 def test_a_server_that_stays_busy_decides_nothing(fault) -> None:
     with chat_server(lambda _: fault) as server, refused(f"^{server.url}: ", ServerError):
         probe(server, timeout_seconds=0.2, patience_seconds=0.3)
+
+
+OWN_WORDS = "Unsupported parameter: '{}' is not supported with this model."
+
+
+def refuses(*fields, words=OWN_WORDS):
+    """Return the answers of a server that refuses requests with any of these fields."""
+
+    def answer(request):
+        taken = [name for name in fields if name in request.body]
+        return Status(400, words.format(taken[0])) if taken else "Hello."
+
+    return answer
+
+
+def sent_of(request):
+    """Return the parameters that are sent."""
+    return {name: value for name, value in request if name != "extra_body" and value is not None}
+
+
+ALL = {"temperature", "top_p", "seed", "max_tokens"}
+
+
+@pytest.mark.parametrize("words", [OWN_WORDS, "Extra inputs are not permitted"])
+@pytest.mark.parametrize(
+    ("fields", "left_out"),
+    [
+        (["seed"], {"seed"}),
+        (["top_p", "seed"], {"top_p", "seed"}),
+        (["max_tokens", "max_completion_tokens"], {"max_tokens"}),
+        (["temperature"], {"temperature"}),
+    ],
+)
+@pytest.mark.parametrize("images", [0, 2])
+def test_a_refused_parameter_is_left_out(words, fields, left_out, images, caplog) -> None:
+    with chat_server(refuses(*fields, words=words)) as server:
+        found = probe(server, images=images, structured_output="none")
+    assert set(sent_of(found.request)) == ALL - left_out
+    [line] = caplog.messages
+    assert all(f"{name} is left out" in line for name in left_out)
+
+
+def test_openai_parameters_are_found_and_said(caplog) -> None:
+    """Its reasoning models take neither ``max_tokens`` nor a temperature or a share."""
+
+    def answer(request):
+        if "max_tokens" in request.body:
+            return Status(400, "Use 'max_completion_tokens' instead.")
+        return refuses("temperature", "top_p")(request)
+
+    with chat_server(answer) as server:
+        request = probe(server, structured_output="none").request
+    assert sent_of(request) == {"max_tokens": "max_completion_tokens", "seed": "seed"}
+    assert "max_tokens is sent as max_completion_tokens" in caplog.text
+
+
+def test_two_parameters_that_exclude_each_other() -> None:
+    def answer(request):
+        both = {"temperature", "top_p"} <= request.body.keys()
+        return Status(400, "Please use only one.") if both else "Hello."
+
+    with chat_server(answer) as server:
+        request = probe(server, structured_output="none").request
+    assert set(sent_of(request)) == ALL - {"top_p"}
+
+
+def test_what_a_profile_leaves_out_or_fixes_is_sent_so() -> None:
+    body = {"chat_template_kwargs": {"enable_thinking": False}}
+    request = {"seed": None, "temperature": 1, "max_tokens": "max_completion_tokens"}
+    with chat_server(refuses("seed", "max_tokens")) as server:
+        probe(server, request={**request, "extra_body": body}, structured_output="none")
+        [asked] = server.asked
+    assert asked.body.keys() >= {"max_completion_tokens", "chat_template_kwargs", "top_p"}
+    assert (asked.body["temperature"], asked.body["chat_template_kwargs"]) == (
+        1,
+        body["chat_template_kwargs"],
+    )
+
+
+@pytest.mark.parametrize("body", [b'{"detail": "Not Found"}', b"[]"])
+def test_a_named_model_needs_no_list(body) -> None:
+    with chat_server(obeys_all) as server:
+        server.listed = Status(404 if b"detail" in body else 200, body=body)
+        assert probe(server, model="tiny").model == "tiny"
+        with refused("models", ServerError):
+            probe(server)
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ("At most 1 image(s) may be provided", "--limit-mm-per-prompt"),
+        ("As of transformers v4.44, default chat template is no longer allowed", "--chat-template"),
+        ("Input is too short", None),
+    ],
+)
+def test_advice_is_given_where_the_words_fit(words, advice) -> None:
+    with chat_server(lambda _: Status(400, words)) as server, pytest.raises(ConfigError) as caught:
+        probe(server, images=2)
+    assert words in str(caught.value)
+    assert ("--" in str(caught.value)) == bool(advice)
+    assert advice is None or advice in str(caught.value)

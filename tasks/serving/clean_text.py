@@ -1,0 +1,229 @@
+"""Take off what models write around an answer (ours).
+
+Thoughts, code fences, roles, emphasis, quotation marks, prefaces, remarks and control tokens at the
+start and the end. What stands inside of the answer stays, for the checks of ``read_response``.
+JSON keeps its characters: only thoughts, fences and tokens around it are taken off.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pairwright.schemas.control_tokens import TOKEN
+
+ROUNDS = 8  # parts may be nested: a fence within a role's answer
+
+_NAMES = "think|thinking|thought|thoughts|reasoning|reflection|analysis|scratchpad"
+_TAG_END = r"\s?/?>"
+OPENED = (
+    rf"(?i:<\|?(?:[a-z]+:)?(?:{_NAMES})(?:_start)?\|?{_TAG_END}|\[THINK\])"
+    r"|\u25c1think\u25b7|<\|?(?:begin_of_thought|start_of_thought|START_THINKING)\|?>"
+    r"|<unused94>|<\|channel\|?>\s*(?:analysis|commentary|thought)\b(?:<\|message\|>)?"
+)
+CLOSED = (
+    rf"(?i:<\|?/(?:[a-z]+:)?(?:{_NAMES})\|?{_TAG_END}|<\|?(?:{_NAMES})_end\|?>|\[/THINK\])"
+    r"|\u25c1/think\u25b7|<\|?(?:end_of_thought|END_THINKING)\|?>|<unused95>"
+    r"|<channel\|>|assistantfinal(?=\S)|(?:<\|end\|>)?(?:<\|start\|>assistant)?<\|channel\|>\s*final\b(?:<\|message\|>)?"
+)
+"""Marks around thoughts: Qwen, DeepSeek, GLM, Magistral, Kimi, Seed, Cohere, MedGemma, Gemma 4,
+gpt-oss."""
+_BLOCK = re.compile(rf"(?:{OPENED}).*?(?:{CLOSED})", re.DOTALL)
+_OPENED = re.compile(OPENED)
+_CLOSED = re.compile(CLOSED)
+_ALOUD = re.compile(
+    r"\A[\s*_#]*(?:thoughts?|thinking(?: process)?|reasoning|analysis)[*_]*:.*"
+    r"\n[ \t]*[*_#]*[ \t]*(?=[*_]*(?:final )?(?:answer|response|description|output)[*_]*:)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Thoughts below a heading of their own, before a heading of the answer."""
+_ROLE_NAME = (
+    r"(?:assistant|ai|bot|chatbot|gpt|chatgpt|model|answer|response|reply|output|description"
+    r"|caption|image description|image caption|(?:my |the )?final (?:answer|response|description)"
+    r"|(?:my |the |corrected |edited |rewritten )answer)"
+)
+_FIRST_TOKENS = re.compile(
+    rf"\s*(?:{TOKEN})(?:\s*(?i:assistant|model|final)(?=\s*(?:{TOKEN}|\n)))?"
+)
+_LAST_TOKENS = re.compile(rf"(?:{TOKEN})\s*\Z")
+_ROLE = re.compile(
+    rf"\s*(?:[#>]+[ \t]*)?[*_]*{_ROLE_NAME}[*_]*[ \t]*:[*_]*(?!//)\s*"
+    rf"|\s*(?:#+[ \t]*)?[*_]*(?:assistant|model|answer|response|description|caption)[*_]*"
+    r"[ \t]*\n\s*",
+    re.IGNORECASE,
+)
+_FENCE_LINE = re.compile(r"^[ \t]*(?:```+|~~~+)[\w+-]*[ \t]*$\n?", re.MULTILINE)
+_ONE_FENCE = re.compile(
+    r"(?P<before>[^`]*?)(?:```+|~~~+)(?:(?P<language>[\w+-]*)[ \t]*\n|[ \t]*(?:json\b)?)"
+    r"(?P<inside>.*?)\s*(?:```+|~~~+)(?P<after>[^`]*)",
+    re.DOTALL,
+)
+_BOLD = re.compile(r"\*\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*\*")
+_EMPHASIS = re.compile(r"(\*{1,3}|_{2,3}|`)(?=\S)([^*`]+?)(?<=\S)\1", re.DOTALL)
+_QUOTES = {'"': '"', "'": "'", "\u201c": "\u201d", "\u201e": "\u201c\u201d", "\u2018": "\u2019",
+           "\u00ab": "\u00bb", "\u300c": "\u300d"}  # fmt: skip
+_GREETING = (
+    r"(?:sure|certainly|of course|absolutely|okay|ok|great|yes|here|below|the following|following"
+    r"|based on|after|let['\u2019]s|i['\u2019]d|i would|i['\u2019]ll|i will|i am|i['\u2019]m"
+    r"|happy|glad)"
+)
+_PREFACE = re.compile(rf"\s*[*_#]*{_GREETING}\b[^\n]{{0,300}}:[*_]*[ \t]*\n\s*", re.IGNORECASE)
+REMARK = (
+    r"[ \t*_>#(\[-]{0,8}(?:(?:notes?|n\.b\.|nb|disclaimer|explanation|reasoning|justification"
+    r"|clarification|remarks?|comments?|rationale|confidence|caveat|word count|p\.s\.)[*_]*:"
+    r"|(?:note that|please (?:note|let|feel)|i hope|hope (?:this|that|it)|let me know|feel free"
+    r"|thank you|if you (?:need|have|want|would)|is there anything|would you like"
+    r"|do you (?:want|need|have))\b)"
+)
+"""Beginning of a remark about the answer, or of a farewell."""
+_REMARK_LINE = re.compile(REMARK, re.IGNORECASE)
+_REMARK_BEHIND = re.compile(rf"(?<=[.!?\u2026\"'\u201d\u2019)*])[ \t]+{REMARK}", re.IGNORECASE)
+_TURN = re.compile(
+    r"\n[ \t]*(?:[#>]+[ \t]*)?[*_]*(?:user|human|assistant|system|question|instruction"
+    r"|input)[*_]*[ \t]*:",
+    re.IGNORECASE,
+)
+"""Header of a further turn, which models that do not stop invent."""
+_RULE = re.compile(r"[ \t]*(?:-{3,}|\*{3,}|_{3,})?[ \t]*")
+_UNSEEN = re.compile("[\ufeff\u200e\u200f\u061c\u2060\xad]")
+"""Invisible marks: byte order, direction of neutral characters, word joiner, soft hyphen."""
+_JSON = re.compile(r"\s*(?:\{|\[\s*[\[{\"\d\]-])")
+
+
+@dataclass(frozen=True, slots=True)
+class CleanText:
+    """Answer without what a model writes around it."""
+
+    text: str
+    removed: tuple[str, ...] = ()
+    """Kinds of what was taken off: "thoughts", "fence", ..."""
+
+    @property
+    def thought(self) -> bool:
+        """Return whether the text had thoughts."""
+        return "thoughts" in self.removed
+
+
+def clean_text(text: str) -> CleanText:
+    """Return the answer alone; empty where the text is thoughts alone."""
+    removed: dict[str, None] = {}
+    for _ in range(ROUNDS):
+        before = text
+        for kind, strip in STEPS.items():
+            if kind in AROUND_PROSE and _JSON.match(text):
+                continue
+            shorter = strip(text)
+            if shorter.strip() != text.strip():
+                removed[kind] = None
+                text = shorter
+        if text == before:
+            break
+    return CleanText(text.strip(), tuple(removed))
+
+
+def _strip_thoughts(text: str) -> str:
+    """Return what follows the thoughts, whose opening mark may be missing."""
+    text = _BLOCK.sub("\n", text)
+    closed = list(_CLOSED.finditer(text))
+    if closed:
+        text = text[closed[-1].end() :]
+    opened = _OPENED.search(text)
+    if opened:  # they were cut off
+        text = text[: opened.start()]
+    return _ALOUD.sub("", text)
+
+
+def _strip_tokens(text: str) -> str:
+    """Return the text without control tokens at its start and its end."""
+    first = _FIRST_TOKENS.match(text)
+    if first:
+        text = text[first.end() :]
+    last = _LAST_TOKENS.search(text[-200:])
+    if last:
+        text = text[: len(text) - len(last[0])]
+    return text
+
+
+def _strip_fence(text: str) -> str:
+    """Return the inside of a single code block, or else the text without fences."""
+    if "```" not in text and "~~~" not in text:
+        return text
+    block = _ONE_FENCE.fullmatch(text.strip())
+    if block and _is_frame(block["before"], block["after"]):
+        return block["inside"]
+    return _FENCE_LINE.sub("", text)
+
+
+def _is_frame(before: str, after: str) -> bool:
+    """Return whether texts around a code block are a preface and remarks, not the answer."""
+    before = before.strip()
+    is_preface = not before or before.endswith(":")
+    lines = [line for line in after.splitlines() if line.strip()]
+    return is_preface and all(_REMARK_LINE.match(line) for line in lines)
+
+
+def _strip_preface(text: str) -> str:
+    preface = _PREFACE.match(text)
+    return text[preface.end() :] if preface else text
+
+
+def _strip_role(text: str) -> str:
+    role = _ROLE.match(text)
+    if role and text[role.end() :].strip():
+        return text[role.end() :]
+    return text
+
+
+def _strip_emphasis(text: str) -> str:
+    match = _EMPHASIS.fullmatch(text.strip())
+    return _BOLD.sub(r"\1", match[2] if match else text)
+
+
+def _strip_quotes(text: str) -> str:
+    """Return a quoted text without its quotation marks; two quotations keep theirs."""
+    stripped = text.strip()
+    if len(stripped) < 2:
+        return text
+    closing = _QUOTES.get(stripped[0], "")
+    if not closing or stripped[-1] not in closing:
+        return text
+    inside = stripped[1:-1]
+    is_apostrophe = stripped[0] in "'\u2018"
+    marks = re.findall(r"(?<!\w)['\u2018]|['\u2019](?!\w)", inside) if is_apostrophe else inside
+    if is_apostrophe and len(marks) % 2 == 0:
+        return inside
+    if not is_apostrophe and not set(inside) & {stripped[0], *closing}:
+        return inside
+    return text
+
+
+def _strip_remarks(text: str) -> str:
+    """Return the text without remarks, farewells and further turns at its end."""
+    turn = _TURN.search(text, 1)
+    if turn and text[: turn.start()].strip():
+        text = text[: turn.start()]
+    lines = text.rstrip().split("\n")
+    while len(lines) > 1 and (_RULE.fullmatch(lines[-1]) or _REMARK_LINE.match(lines[-1])):
+        lines.pop()
+    behind = _REMARK_BEHIND.search(lines[-1])
+    if behind:
+        lines[-1] = lines[-1][: behind.start()]
+    return "\n".join(lines)
+
+
+def _strip_unseen(text: str) -> str:
+    return _UNSEEN.sub("", text)
+
+
+STEPS: dict[str, Callable[[str], str]] = {
+    "thoughts": _strip_thoughts,
+    "tokens": _strip_tokens,
+    "invisible characters": _strip_unseen,
+    "fence": _strip_fence,
+    "preface": _strip_preface,
+    "role": _strip_role,
+    "remarks": _strip_remarks,
+    "emphasis": _strip_emphasis,
+    "quotation marks": _strip_quotes,
+}
+"""Kinds of what is taken off, in order, and how."""
+AROUND_PROSE = ("preface", "role", "remarks", "emphasis", "quotation marks")

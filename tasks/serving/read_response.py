@@ -1,0 +1,270 @@
+"""Turn a response of an OpenAI-compatible server into an answer, or a refusal with its true reason.
+
+The envelope: content as a string or in parts, thoughts beside it, reasons to finish of many
+servers. The text: what models write around an answer is taken off (``clean_text``), and what must
+not be stored is refused. Each stage reads its answers here, and then checks its own form.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pairwright.schemas.control_tokens import (
+    CONTROL_CHARACTERS,
+    CONTROL_TOKENS,
+    refuse_control,
+)
+from pairwright.schemas.replies import CUT_OFF, RefusedText
+from pairwright.schemas.rows import Served
+from pairwright.tasks.serving.chat import Answer, RefusedQuestionError
+from pairwright.tasks.serving.clean_text import clean_text
+from pairwright.tasks.serving.faults import FaultError, message_of, printable, whole
+from pairwright.tasks.texts.words import declines, in_another_language, repeats_itself
+
+MAX_POSITIONS = 64  # tokens of an answer that are searched for one with a letter
+THOUGHTS_ONLY = "thoughts without an answer"
+EMPTY = "empty"
+TOOL_CALL = "a tool call instead of an answer"
+CURE = (
+    "switch thinking off (models.*.request.extra_body, such as {chat_template_kwargs: "
+    "{enable_thinking: false}}) or raise models.*.thinking_tokens"
+)
+DECLINED = "declined"
+OTHER_LANGUAGE = "another language"
+REPEATS = "repeats itself"
+REASONS = (
+    CUT_OFF,
+    THOUGHTS_ONLY,
+    EMPTY,
+    TOOL_CALL,
+    DECLINED,
+    CONTROL_TOKENS,
+    CONTROL_CHARACTERS,
+    OTHER_LANGUAGE,
+    REPEATS,
+)
+"""Reasons to refuse an answer, whatever its form."""
+REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "thoughts")
+"""Fields of a message for thoughts: vLLM, DeepSeek, SGLang; newer vLLM, OpenRouter; Ollama."""
+THINKING_PARTS = ("thinking", "reasoning", "redacted_thinking", "thought", "reasoning_text")
+CUT = frozenset(("length", "max_tokens", "max_length", "model_length", "max_output_tokens"))
+"""Reasons to finish of an answer that was cut off."""
+FILTERED = re.compile(
+    r"filter|safety|recit|prohibit|block|refus|sensitive|moderat|spii|copyright|violat|guard|policy"
+)
+NORMAL = re.compile(r"stop|end|eos|eot|finish|complete|tool|function")
+"""Words of reasons to finish that say nothing about why an answer is empty."""
+FAILED = re.compile(r"error|abort|cancel|fail|interrupt|insufficient|overload|timeout|malformed")
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """Message of a response, in plain text."""
+
+    text: str
+    thoughts: str  # beside the text
+    field: str  # name of the field that holds them
+    calls_tool: bool
+
+
+def read_response(body: bytes) -> Answer:
+    """Return the answer in a response body, without its question's name and seed.
+
+    Raises ``FaultError`` for a body without an answer, ``RefusedQuestionError`` where the model or
+    a filter of the server refused.
+    """
+    try:
+        response: Any = json.loads(body)
+        choice = response["choices"][0]
+        message = _read_message(choice["message"])
+        finish = choice.get("finish_reason")
+        refusal = choice["message"].get("refusal")
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise FaultError("broken answer", f"no answer in it: {message_of(body)}") from None
+    if refusal and isinstance(refusal, str):
+        raise RefusedQuestionError("the model refused", printable(refusal))
+    reason = _read_finish(finish, body, is_empty=not message.text.strip())
+    cleaned = clean_text(whole(message.text))
+    thoughts = bool(message.thoughts) or cleaned.thought
+    return Answer(
+        text=cleaned.text,
+        served=_read_served(response, reason, message, cleaned.removed),
+        # the first token is one of the thoughts
+        first_token=() if thoughts else _read_first_token(choice.get("logprobs")),
+        refused=_refuse_envelope(cleaned.text, reason, message, cleaned.removed),
+    )
+
+
+def read_text(answer: Answer) -> str | RefusedText:
+    """Return an answer's text, or the reason why it must not be stored."""
+    return answer.refused or refuse_text(answer.text) or answer.text
+
+
+def refuse_text(text: str) -> RefusedText | None:
+    """Return the first reason why a model's text must not be stored; ``None``: there is none."""
+    if not re.search(r"\w", text):
+        return RefusedText(EMPTY, text[:60])
+    if declines(text):
+        return RefusedText(DECLINED, text[:80])
+    control = refuse_control(text)
+    if control:
+        return control
+    if repeats_itself(text):
+        return RefusedText(REPEATS, text[-80:])
+    if in_another_language(text):
+        return RefusedText(OTHER_LANGUAGE, text[:60])
+    return None
+
+
+def _read_message(message: Mapping[str, Any]) -> _Message:
+    """Return a message's text and thoughts; ``TypeError`` for another form."""
+    content = message.get("content")
+    text = ""
+    thoughts = ""
+    field = ""
+    if isinstance(content, str):
+        text = content
+    elif isinstance(content, list):
+        text, thoughts = _read_parts(content)
+        field = "content" if thoughts else ""
+    elif content is not None:
+        raise TypeError("content is neither a text nor a list")
+    for name in REASONING_FIELDS:
+        value = message.get(name)
+        if value and not thoughts:
+            thoughts = value if isinstance(value, str) else json.dumps(value)
+            field = name
+    calls_tool = bool(message.get("tool_calls") or message.get("function_call"))
+    if content is None and "content" not in message and not (thoughts or calls_tool):
+        raise TypeError("no content")
+    return _Message(text, thoughts, field, calls_tool)
+
+
+def _read_parts(parts: Sequence[Any]) -> tuple[str, str]:
+    """Return the text and the thoughts of a content in parts."""
+    texts: list[str] = []
+    thoughts: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            texts.append(part)
+        elif part.get("type") in THINKING_PARTS:
+            inner = next((part[name] for name in THINKING_PARTS if part.get(name)), "")
+            inner = inner or part.get("text") or ""
+            thoughts.append(inner if isinstance(inner, str) else _read_parts(inner)[0])
+        elif isinstance(part.get("text"), str):
+            texts.append(part["text"])
+    return "".join(texts), "".join(thoughts)
+
+
+def _read_finish(
+    finish: object,
+    body: bytes,
+    *,
+    is_empty: bool,
+) -> str:
+    """Return "stop", "length", or "" where the server gives no reason to finish.
+
+    Raises ``FaultError`` for an answer that an error ended, ``RefusedQuestionError`` for one that a
+    filter ended, or that is empty for an unknown reason.
+    """
+    if finish is None or finish == "":
+        return ""
+    if not isinstance(finish, str):
+        raise FaultError("broken answer", f"no reason to finish in it: {message_of(body)}")
+    name = finish.lower().removeprefix("finish_reason_").strip("<|>/ ")
+    if name in CUT:
+        return "length"
+    if FAILED.search(name):
+        raise FaultError("server error", f"finish reason {printable(finish)}")
+    is_unknown = is_empty and not NORMAL.search(name)
+    if FILTERED.search(name) or is_unknown:
+        detail = f"finish reason {printable(finish)}"
+        raise RefusedQuestionError("the server ended the answer", detail)
+    return "stop"
+
+
+def _refuse_envelope(
+    text: str,
+    reason: str,
+    message: _Message,
+    removed: Sequence[str],
+) -> RefusedText | None:
+    """Return why a response has no whole answer; ``None``: it has one."""
+    if text:
+        return RefusedText(CUT_OFF, f"finish reason {reason}") if reason == "length" else None
+    if message.thoughts:
+        size = len(message.thoughts)
+        where = f"{message.field} has {size:,} characters, the content none"
+        return RefusedText(THOUGHTS_ONLY, f"{where}: {CURE}")
+    if "thoughts" in removed:
+        return RefusedText(THOUGHTS_ONLY, f"nothing follows them: {CURE}")
+    if message.calls_tool:
+        return RefusedText(TOOL_CALL, "the server has tools switched on")
+    if reason == "length":
+        return RefusedText(THOUGHTS_ONLY, f"no text before the limit of tokens: {CURE}")
+    return RefusedText(EMPTY, f"finish reason {reason or 'none'}")
+
+
+def _read_first_token(logprobs: Any) -> tuple[tuple[str, float], ...]:
+    """Return the alternatives of the first token with a letter, and their probabilities.
+
+    What cannot be read gives none, since the answer is still valid.
+    """
+    try:
+        for position in logprobs["content"][:MAX_POSITIONS]:
+            if any(character.isalpha() for character in position["token"]):
+                alternatives = position["top_logprobs"] or [position]
+                return tuple(_read_probability(token) for token in alternatives)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return ()
+    return ()
+
+
+def _read_probability(token: Mapping[str, Any]) -> tuple[str, float]:
+    return whole(str(token["token"])), math.exp(min(0.0, float(token["logprob"])))
+
+
+def _read_served(
+    response: Mapping[str, Any],
+    reason: str,
+    message: _Message,
+    removed: tuple[str, ...],
+) -> Served:
+    """Return the server's data about its answer."""
+    usage = response.get("usage")
+    counts: Mapping[str, Any] = usage if isinstance(usage, dict) else {}
+    completion_tokens = _read_count(counts.get("completion_tokens"))
+    return Served(
+        prompt="",
+        model=printable(str(response.get("model") or "")),
+        revision=printable(str(response.get("system_fingerprint") or "")),
+        seed=0,
+        prompt_tokens=_read_count(counts.get("prompt_tokens")),
+        completion_tokens=completion_tokens,
+        latency=0.0,
+        finish_reason=reason,
+        thought_tokens=_count_thoughts(counts, message, completion_tokens),
+        removed=removed,
+    )
+
+
+def _count_thoughts(counts: Mapping[str, Any], message: _Message, completion_tokens: int) -> int:
+    """Return the tokens of thoughts beside the text, estimated by length if the server counts none.
+
+    Thoughts within the text are not counted.
+    """
+    details = counts.get("completion_tokens_details")
+    if isinstance(details, dict) and details.get("reasoning_tokens"):
+        return _read_count(details["reasoning_tokens"])
+    size = len(message.thoughts)
+    return round(completion_tokens * size / max(1, size + len(message.text)))
+
+
+def _read_count(count: object) -> int:
+    """Return a number of tokens; an implausible one is 0, since the answer is still valid."""
+    if type(count) is int and 0 <= count < 2**31:
+        return count
+    return 0

@@ -1,0 +1,118 @@
+"""What models write around an answer is taken off; the answer itself stays as it is."""
+
+import pytest
+
+from pairwright.tasks.serving.clean_text import clean_text
+
+CAPTION = (
+    "The photograph shows a boy and a red mug on a table. In the background one sees a wall and a "
+    "shelf with books."
+)
+SUMMARY = "Commonalities: Both show boats.\n\nDifferences:\n1. Object types: A ship."
+AROUND = {
+    "thoughts": [
+        "<think>\nLet me see.\n</think>\n\n{}",
+        "Let me see.\n</think>\n\n{}",
+        "<think>Let me see.</think> {}",
+        "Let me see.</think>{}",
+        "<thinking>Let me see.</thinking>\n{}",
+        "<thought>Let me see.</thought>{}",
+        "[THINK]Let me see.[/THINK]{}",
+        "\u25c1think\u25b7Let me see.\u25c1/think\u25b7{}",
+        "<seed:think>Let me see.</seed:think>{}",
+        "<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant"
+        "<|channel|>final<|message|>{}<|return|>",
+        "analysisLet me see.assistantfinal{}",
+        "<|channel>thought\nLet me see.<channel|>{}",
+        "<think>Let me see.</think><answer>{}</answer>",
+        "<think></think>\n\n{}",
+        "Reasoning: the mug is red.\n\n**Answer:** {}",
+    ],
+    "fence": [
+        "```\n{}\n```",
+        "```text\n{}\n```\n",
+        "~~~\n{}\n~~~",
+        "Here is the description:\n\n```\n{}\n```\nNote: I guessed.",
+    ],
+    "role": [
+        "ASSISTANT: {}",
+        "Answer: {}",
+        "**Answer:** {}",
+        "### Response:\n{}",
+        "AI: {}",
+        "Final Answer: {}",
+        "Caption: {}",
+    ],
+    "emphasis": ["**{}**", "*{}*", "`{}`"],
+    "quotation marks": ['"{}"', "\u201c{}\u201d", "'{}'"],
+    "tokens": [
+        "{}</s>",
+        "{}<|im_end|>",
+        "{}<end_of_turn>\n",
+        "<s> {} </s>",
+        "<|im_start|>assistant\n{}<|im_end|>",
+        "<|start_header_id|>assistant<|end_header_id|>\n\n{}<|eot_id|>",
+        "<|begin_of_box|>{}<|end_of_box|>",
+    ],
+    "preface": ["Sure! Here is the description:\n\n{}"],
+    "remarks": [
+        "{}\n\nNote: I based this on the visible content.",
+        "{} Note: I based this on the visible content.",
+        "{}\n\n*(Note: I guessed.)*",
+        "{}\n\nUser: And the next?\nAssistant: It shows a dog.",
+        "{}\n\n---\nI hope this helps! Let me know if you need more.",
+        "{}\nPlease note that this is based on the captions.",
+    ],
+    "invisible characters": ["\ufeff{}", "{}\u200e"],
+}
+
+
+@pytest.mark.parametrize("text", [CAPTION, SUMMARY], ids=["a caption", "a summary"])
+@pytest.mark.parametrize(
+    ("kind", "form"), [(kind, form) for kind, forms in AROUND.items() for form in forms]
+)
+def test_what_stands_around_is_taken_off_and_named(kind, form, text) -> None:
+    cleaned = clean_text(form.replace("{}", text))
+    assert cleaned.text == text
+    assert kind in cleaned.removed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CAPTION,
+        SUMMARY,
+        '"STOP" is on one sign, and the other says "GO"',
+        'It\'s a dog. A sign reads "Thank you".',
+        '{"question": "What is left? Note: look.", "answer": "A: **red**."}',
+        '["a b.", "c d."]',
+        "4",
+        "Rating: 4/5",
+        "\U0001f600 A smiling face is in Image 1.",
+    ],
+)
+def test_an_answer_alone_stays_as_it_is(text) -> None:
+    assert clean_text(text) == clean_text(clean_text(text).text)
+    assert (clean_text(text).text, clean_text(text).removed) == (text, ())
+
+
+@pytest.mark.parametrize("text", ["<think>Let me", "Let me.</think>", "<think></think>\n"])
+def test_thoughts_alone_leave_nothing(text) -> None:
+    cleaned = clean_text(text)
+    assert (cleaned.text, cleaned.removed) == ("", ("thoughts",))
+
+
+def test_bold_words_lose_their_stars() -> None:
+    assert clean_text("A **red** car beside a **blue** one.").text == (
+        "A red car beside a blue one."
+    )
+
+
+def test_json_is_found_in_thoughts_and_fence() -> None:
+    text = '<think>Two.</think>\n```json\n[{"a": "b. Note: c."}]\n```'
+    assert clean_text(text).text == '[{"a": "b. Note: c."}]'
+
+
+@pytest.mark.parametrize("unit", ["<think>", "</think>", "```\n", "**", '"', "Note: ", "\nUser:"])
+def test_long_nonsense_is_read_in_no_time(unit) -> None:
+    clean_text(unit * (20_000 // len(unit)) + "end.")

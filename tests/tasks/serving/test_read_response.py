@@ -1,0 +1,143 @@
+"""Responses of many servers become a text, or a refusal with its true reason."""
+
+import json
+
+import pytest
+
+from pairwright.schemas.replies import RefusedText
+from pairwright.tasks.serving.chat import RefusedQuestionError
+from pairwright.tasks.serving.faults import FaultError
+from pairwright.tasks.serving.read_response import read_response, read_text, refuse_text
+
+TEXT = "A red cup stands on the table beside a blue plate."
+CURES = ("enable_thinking", "models.*.thinking_tokens")
+
+
+def respond(content=TEXT, finish="stop", usage=None, **message):
+    """Return the answer in a response with these fields."""
+    message = {"role": "assistant", "content": content, **message}
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    return read_response(json.dumps({"choices": [choice], "usage": usage}).encode())
+
+
+@pytest.mark.parametrize(
+    "finish",
+    ["stop", "end_turn", "STOP", "eos", "eos_token", "stop_sequence", "COMPLETE", None, ""],
+)
+def test_a_whole_answer_is_taken_however_it_ended(finish) -> None:
+    assert read_text(respond(finish=finish)) == TEXT
+
+
+@pytest.mark.parametrize("finish", ["length", "max_tokens", "MAX_TOKENS", "model_length"])
+def test_only_an_answer_at_its_limit_is_cut_off(finish) -> None:
+    answer = respond(finish=finish)
+    assert (answer.text, answer.finish_reason) == (TEXT, "length")
+    assert read_text(answer).reason == "cut off"
+
+
+@pytest.mark.parametrize("finish", ["content_filter", "SAFETY", "refusal", "PROHIBITED_CONTENT"])
+def test_a_filter_ends_an_answer(finish) -> None:
+    with pytest.raises(RefusedQuestionError, match=finish) as caught:
+        respond(finish=finish)
+    assert caught.value.reason == "the server ended the answer"
+
+
+def test_an_error_of_the_server_is_tried_again() -> None:
+    with pytest.raises(FaultError, match="finish reason network_error"):
+        respond(finish="network_error")
+
+
+PART = {"type": "text", "text": TEXT}
+THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "Let me see."}]}
+
+
+@pytest.mark.parametrize(
+    ("parts", "thoughts"),
+    [([PART], 0), ([THINKING, PART], 11), ([{"type": "reasoning", "text": "Hm."}, PART], 3)],
+    ids=["text", "thinking and text", "reasoning and text"],
+)
+def test_parts_of_text_are_joined(parts, thoughts) -> None:
+    tokens = 100
+    answer = respond(parts, usage={"completion_tokens": tokens})
+    assert read_text(answer) == TEXT
+    assert answer.served.thought_tokens == round(tokens * thoughts / (len(TEXT) + thoughts))
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_thoughts_beside_the_text_are_counted(field) -> None:
+    details = {"completion_tokens": 60, "completion_tokens_details": {"reasoning_tokens": 40}}
+    answer = respond(usage=details, **{field: "Let me see."})
+    assert read_text(answer) == TEXT
+    assert (answer.served.completion_tokens, answer.served.thought_tokens) == (60, 40)
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+@pytest.mark.parametrize("finish", ["stop", "length"])
+def test_thoughts_without_a_text_name_the_field_and_cures(field, finish) -> None:
+    refused = read_text(respond(None, finish, **{field: TEXT}))
+    assert refused.reason == "thoughts without an answer"
+    assert all(words in refused.detail for words in (field, *CURES))
+
+
+@pytest.mark.parametrize("content", ["<think>Let me see", "Let me see.</think>"])
+def test_thoughts_within_a_text_without_an_answer(content) -> None:
+    refused = read_text(respond(content, "length"))
+    assert refused.reason == "thoughts without an answer"
+    assert all(words in refused.detail for words in CURES)
+
+
+def test_thoughts_have_no_first_token() -> None:
+    message = {"content": f"<think>Yes?</think>{TEXT}"}
+    logprobs = {"content": [{"token": "Yes", "logprob": 0.0, "top_logprobs": []}]}
+    choice = {"message": message, "finish_reason": "stop", "logprobs": logprobs}
+    answer = read_response(json.dumps({"choices": [choice]}).encode())
+    assert (answer.text, answer.first_token) == (TEXT, ())
+    assert answer.served.removed == ("thoughts",)
+
+
+@pytest.mark.parametrize(("content", "reason"), [(None, "empty"), ("", "empty"), (" \n", "empty")])
+def test_an_empty_answer_is_named_so(content, reason) -> None:
+    assert read_text(respond(content)).reason == reason
+
+
+def test_a_tool_call_is_no_answer_unless_there_is_a_text() -> None:
+    call = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    refused = read_text(respond(None, "tool_calls", tool_calls=call))
+    assert refused.reason == "a tool call instead of an answer"
+    assert read_text(respond(finish="tool_calls", tool_calls=call)) == TEXT
+
+
+def test_a_refusal_in_its_own_field_drops_the_row() -> None:
+    with pytest.raises(RefusedQuestionError, match="I cannot help"):
+        respond(None, refusal="I cannot help.")
+
+
+GERMAN = (
+    "Das Bild zeigt einen Hund auf einer Wiese vor einem Haus, und im Hintergrund sieht man einen "
+    "Baum neben einer hohen Mauer aus Stein."
+)
+UNFIT = {
+    "empty": ["", "...", "*"],
+    "declined": ["I'm sorry, but I can't help with that.", "As an AI, I cannot see images."],
+    "control tokens": [
+        TEXT.replace("cup", f"cup {token}")
+        for token in ("<|im_end|>", "<image>", "</s>", "[INST]", "<end_of_turn>", "<|eot_id|>")
+    ],
+    "control characters": [TEXT.replace("cup", f"c{c}up") for c in "\0\x1b\u202e\u2066\x07"],
+    "another language": ["两张图片的区别是第一张图片显示一只狗。", GERMAN, "На столе стоит чашка."],
+    "repeats itself": ["There is a red cup" + ", a blue cup and a plate" * 8 + "."],
+}
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"), [(reason, text) for reason, texts in UNFIT.items() for text in texts]
+)
+def test_each_unfit_text_has_its_own_reason(reason, text) -> None:
+    refused = refuse_text(text)
+    assert isinstance(refused, RefusedText)
+    assert refused.reason == reason
+
+
+@pytest.mark.parametrize("text", [TEXT, "Ein Hund.", "A caf\u00e9.\nIt is open.", "It is 5 < 6."])
+def test_fit_texts(text) -> None:
+    assert refuse_text(text) is None
