@@ -23,6 +23,7 @@ from pairwright.tasks.export.parquet import (
     Record,
     arrow_schema,
     feature_of,
+    image_cells,
     list_feature,
     open_parquet,
     read_parquet,
@@ -50,14 +51,15 @@ class ShownRow(PreferenceRow):
     """Row of another table, as a preference without a rejected side."""
 
     record: Mapping[str, Any]
-    """Columns of its table and ``SHOWN``."""
+    """Columns of its table and ``SHOWN``, but its images."""
 
 
 def _to_record(
     row: PreferenceRow,
     setting: ExportSettings,  # noqa: ARG001 - as for every form
 ) -> Record:
-    return dict(cast("ShownRow", row).record)
+    record = cast("ShownRow", row).record
+    return {**record, "images": image_cells(row.images, row.image_keys)}
 
 
 def table_form(name: str) -> Form:
