@@ -4,6 +4,7 @@ Answers are kept next to the scores, so that a killed evaluation continues with 
 """
 
 import json
+import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,7 +47,8 @@ from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.find_model import find_model as find_checkpoint
 from pairwright.tasks.training.runs import RUNS
 
-PIXELS = 448 * 448  # as `model.max_pixels` of a training
+log = logging.getLogger(__name__)
+PIXELS = 448 * 448  # of models without a record, as `model.max_pixels` of a training
 RESAMPLES = 1000  # bootstrap of the intervals
 SEED = 0  # of the bootstrap and of perturbed questions
 FINISHED = "checkpoint"  # folder of a run with its model
@@ -87,8 +89,9 @@ class EvaluationConfig:
     # the judge's name on its server; empty: the profile's, or the only model there
     judge_model: str = ""
     batch: int = 8  # questions per batch of a model that is loaded here
-    # maximum pixels of an image for a model that is loaded here; larger ones are scaled down
-    max_pixels: int = PIXELS
+    # maximum pixels of an image for a model that is loaded here; larger ones are scaled down.
+    # 0: those that it was trained with, or ``PIXELS``
+    max_pixels: int = 0
     perturb: str = ""  # perturbation of the questions: "noise:5", "fog:5", "words:0.4"
 
 
@@ -338,6 +341,7 @@ def _load_model(config: EvaluationConfig) -> tuple[Respond, str]:
     # As in a training: threads that spin while they wait take five times as long beside other work.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from pairwright.tasks.training.answer_questions import LocalModel, answer_questions
+    from pairwright.tasks.training.image_size import read_max_pixels
     from pairwright.tasks.training.namc.captioner import answer_pairs, identify_captioner, is_namc
 
     finished = Path(config.model, FINISHED)
@@ -350,5 +354,15 @@ def _load_model(config: EvaluationConfig) -> tuple[Respond, str]:
             return answer_pairs(questions, folder=folder, batch=config.batch)
 
         return respond, identify_captioner(folder)
-    local = LocalModel(find_checkpoint(name, field="CHECKPOINT"), config.max_pixels)
+    found = find_checkpoint(name, field="CHECKPOINT")
+    trained = read_max_pixels(found.folder)
+    max_pixels = config.max_pixels or trained or PIXELS
+    if trained and max_pixels != trained:
+        log.warning(
+            "%s: trained with images of at most %s pixels, evaluated with %s (--max-pixels)",
+            name,
+            f"{trained:,}",
+            f"{max_pixels:,}",
+        )
+    local = LocalModel(found, max_pixels, is_told=bool(config.max_pixels or trained))
     return partial(answer_questions, local=local, batch=config.batch), local.identity

@@ -167,8 +167,10 @@ def model(
         str, Option(help="Perturb the questions: noise:5, fog:5 or words:0.4.")
     ] = "",
     batch: Annotated[int, Option(min=1, help="Questions per batch; halved on out-of-memory.")] = 8,
-    max_pixels: Annotated[int, Option(min=784, help="Larger images are scaled down first.")] = 448
-    * 448,
+    max_pixels: Annotated[
+        int | None,
+        Option(min=784, help="Larger images are scaled down (default: as in its training)."),
+    ] = None,
     version: options.Version = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -198,7 +200,7 @@ def model(
         judge=judge,
         judge_model=judge_model,
         batch=batch,
-        max_pixels=max_pixels,
+        max_pixels=max_pixels or 0,
         perturb=perturb,
     )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as above

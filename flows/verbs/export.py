@@ -107,6 +107,9 @@ def export(
     sizes = ", ".join(f"{split} {rows:,}" for split, (rows, _) in tally.sizes.items())
     left_out = f"; {tally.left_out:,} others are left out" if tally.left_out else ""
     print(f"{tally.rows:,} {chosen.reads} ({sizes}) are in {to}{left_out}")
+    rewritten = tally.say_rewritten()
+    if rewritten:
+        print(f"{rewritten}: other programs would show them otherwise than models saw them")
     decided = tally.say_decided()
     if decided:
         print(f"Decisions about the selected rows: {decided}")

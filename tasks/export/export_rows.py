@@ -2,7 +2,8 @@
 
 Reads live ``PreferenceRow``, or the rows of another table with their images; writes a form's files,
 ``README.md`` and a marker that allows a later export to replace the folder. Rows are read one row
-group at a time, in the order of the parts. Needs a local disk.
+group at a time, in the order of the parts. Images that other programs would show otherwise than
+models saw them are written anew (``tasks.images.plain``). Needs a local disk.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,6 @@ from pairwright.tasks.export.form import (
 )
 from pairwright.tasks.export.formats import check_target, write_marker
 from pairwright.tasks.export.forms.table import INTERNAL, ShownRow
-from pairwright.tasks.export.parquet import image_cell
 from pairwright.tasks.export.tally_rows import EVERYTHING, ExportedDataset, Selection, Tally
 from pairwright.tasks.export.write_card import write_readme
 from pairwright.tasks.store.index import columns_without
@@ -193,7 +193,6 @@ def _show_row(
     )
     decision = decisions.decision_on(row)
     shown_columns = {
-        "images": [image_cell(image.image, image.key) for image in images],
         "names": [image.name for image in images],
         "sources": row.sources,
         "licences": row.licences,
@@ -219,9 +218,10 @@ def _write_row(
         if verdict == "edit" and final.rejected.strip() == final.chosen.strip():
             raise UnheldError("an edit made the chosen and the rejected text the same")
         refuse_control_rows(final)
-        writer.add(final)
+        plain = tally.plain.make_row(final)
+        writer.add(plain)
     except UnheldError as why:
         tally.unheld[str(why)] += 1
     else:
-        tally.count_row(final)
+        tally.count_row(plain)
         tally.decided[verdict] += 1

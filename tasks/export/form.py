@@ -5,6 +5,7 @@ from ``tasks.export.formats``. ``IMAGE_MARK`` marks an image in a text; if a pro
 images go before its first words, as in training.
 """
 
+import io
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -12,10 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+from PIL import Image
+
 from pairwright.schemas.control_tokens import refuse_control_in_prompt, refuse_conversation
 from pairwright.schemas.errors import wrap_errors
 from pairwright.schemas.rows import PreferenceRow, Turn
 from pairwright.tasks.export.tally_rows import ExportedDataset, Tally
+from pairwright.tasks.images.decode import decode_rgb
 
 IMAGE_MARK = "<image>"
 SPLITS = ("train", "validation", "test")
@@ -259,6 +264,16 @@ def refuse_control_rows(row: PreferenceRow) -> None:
     if refused.detail in MEDIA:
         raise UnheldError("a text has the mark of an image, a video or a sound in its words")
     raise UnheldError(f"{refused.reason} in a text")
+
+
+def check_image(data: bytes) -> None:
+    """Check that Pillow alone, as consumers call it, shows the pixels that models saw."""
+    with Image.open(io.BytesIO(data)) as image:
+        shown = np.asarray(image.convert("RGB"))
+    require(
+        np.array_equal(shown, decode_rgb(data)),
+        "an image shows other pixels to programs that open it with Pillow",
+    )
 
 
 def check_turns(turns: Sequence[tuple[str, str]], images: int) -> None:

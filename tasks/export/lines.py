@@ -1,8 +1,7 @@
 """Write rows as JSON, one record per line or one list, with images as files; and read lines back.
 
 Memory is one record. Files are ``data/train.jsonl``, or ``data/train-00000.jsonl`` and so on if the
-reader has limits. Images are the source's bytes below ``images``, named by their content, each
-written once.
+reader has limits. Images are below ``images``, named by their content, each written once.
 """
 
 import json
@@ -17,11 +16,11 @@ from pairwright.tasks.export.form import (
     ExportSettings,
     RowWriter,
     Sizes,
+    check_image,
     ending_of,
     require,
     wrap_row_errors,
 )
-from pairwright.tasks.images.decode import decode_rgb
 
 IMAGES = "images"
 Record = dict[str, Any]
@@ -171,8 +170,8 @@ def read_lines(check: Callable[[Path, Record], None]) -> Callable[[Path, Any], I
 
 
 def decode_files(folder: Path, names: Any) -> int:
-    """Decode the images of these names, below the folder, and return their number."""
+    """Check the images of these names, below the folder, and return their number."""
     require(isinstance(names, list), "no file names")
     for name in names:
-        decode_rgb((folder / name).read_bytes())
+        check_image((folder / name).read_bytes())
     return len(names)

@@ -1,6 +1,6 @@
 """Write rows to Parquet for ``datasets``, by split, in files of limited size; and read them back.
 
-Images are stored unchanged, text is compressed. Row groups hold 100 rows, or fewer if images are
+Images are stored as they are, text is compressed. Row groups hold 100 rows, or fewer if images are
 large; one is held in memory. The schema's ``huggingface`` metadata tells ``datasets`` which columns
 are images.
 """
@@ -21,6 +21,7 @@ from pairwright.tasks.export.form import (
     RowWriter,
     check_answer,
     check_control,
+    check_image,
     ending_of,
     require,
     wrap_row_errors,
@@ -231,7 +232,10 @@ def read_parquet(
                 where = f"{split}, row {number}"
                 with wrap_row_errors(where):
                     for name in images:
-                        pictures = map(decode, _cells_of(row[name]))
+                        cells = _cells_of(row[name])
+                        for cell in cells:
+                            check_image(cell["bytes"])
+                        pictures = map(decode, cells)
                         row[name] = [picture.convert("RGB") for picture in pictures]
                     check(row, processor)
                 yield where

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pairwright.schemas.config import Profile
 from pairwright.schemas.decisions import ACCEPTED, Decision
 from pairwright.schemas.rows import PreferenceRow
+from pairwright.tasks.images.plain import PLAIN_MARK, PlainImages
 from pairwright.tasks.store.ledger import Counts
 
 UNSTATED = "unstated"  # licence of images without a stated one
@@ -102,6 +103,7 @@ class Tally:
     images: set[bytes] = field(
         default_factory=set[bytes]
     )  # keys of the counted images: about 100 bytes per image
+    plain: PlainImages = field(default_factory=PlainImages)
     licences: Counter[str] = field(
         default_factory=Counter[str]
     )  # images by licence, each once; likewise by source
@@ -146,6 +148,15 @@ class Tally:
         rest = f"; {self.decided['']:,} not decided" if self.decided[""] else ""
         return f"{', '.join(counts)}{rest}"
 
+    def say_rewritten(self) -> str:
+        """Return how many images were written anew, and their size; empty: none was."""
+        count = len(self.plain.sizes)
+        if not count:
+            return ""
+        size = self.plain.total_bytes / 1e6
+        which = "image was" if count == 1 else "images were"
+        return f"{count:,} {which} written anew as PNG without loss ({size:,.1f} MB)"
+
     def count_left_out(self, row: PreferenceRow, verdict: str = "") -> None:
         """Count a row that is not selected, with the decision about it."""
         self.left_out += 1
@@ -165,7 +176,7 @@ class Tally:
         self.example = self.example or row
         self.pairs += len(row.images) > 1
         for key, licence, source in zip(row.image_keys, row.licences, row.sources, strict=True):
-            name = bytes.fromhex(key)
+            name = bytes.fromhex(key.removesuffix(PLAIN_MARK))
             if name not in self.images:
                 self.images.add(name)
                 self.licences[licence] += 1

@@ -19,14 +19,19 @@ from PIL import Image
 
 from pairwright.schemas.rows import ImageRow
 from pairwright.schemas.scene import Mask
-from pairwright.tasks.images.decode import RGB, decode_rgb, encode_png, put_patch, show_window
+from pairwright.tasks.images.decode import (
+    RGB,
+    decode_rgb,
+    encode_png,
+    is_plain,
+    put_patch,
+    show_window,
+)
 from pairwright.tasks.images.masks import decode_mask
 
 PICTURES = "images"  # subfolder of the pictures
 MOST_SIDE = 640
 SHOWN_AS_THEY_ARE = {"jpeg": "jpg", "png": "png", "webp": "webp"}
-MOVING = (b"acTL", b"ANIM")
-"""Chunks of animated PNG and WebP files, of which models see the first frame."""
 QUALITY = 85
 FILL = 96  # opacity of a mask
 EDGE = 255  # opacity of its rim
@@ -81,9 +86,8 @@ class PictureFolder:
         """Write an image or its preview."""
         if row.key in self.written:
             return self.written[row.key]
-        is_moving = any(mark in row.image[:4096] for mark in MOVING)
         is_small = max(row.width, row.height) <= MOST_SIDE
-        if row.format in SHOWN_AS_THEY_ARE and is_small and not is_moving:
+        if row.format in SHOWN_AS_THEY_ARE and is_small and is_plain(row.image):
             ending = SHOWN_AS_THEY_ARE[row.format]
             return self._write(
                 row.key,

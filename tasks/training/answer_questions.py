@@ -30,6 +30,7 @@ from pairwright.tasks.training.chat_format import ChatFormat, encoding_options, 
 from pairwright.tasks.training.collate import Loaded, load_example
 from pairwright.tasks.training.find_model import Found, find_module
 from pairwright.tasks.training.freeze_rows import PLACE, Example, RefusedRowError
+from pairwright.tasks.training.image_size import ImageGrid, bound_pixels, grid_of
 from pairwright.tasks.training.load_model import (
     choose_precision,
     computing,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 
 log = logging.getLogger(__name__)
-VERSION = 1  # raise when questions are asked in another way
+VERSION = 2  # raise when questions are asked in another way
 MOST_TOKENS = 160  # per answer; descriptions of differences have 20 to 80
 UNDECODED = "an image cannot be decoded"  # the reason that ``load_example`` gives
 CUT = b"\0"  # prefix of a cached answer that was cut off
@@ -123,6 +124,8 @@ class LocalModel:
 
     found: Found
     max_pixels: int  # larger images are scaled down
+    # whether ``max_pixels`` replaces the processor's own bound, also by a larger one
+    is_told: bool = False
 
     @cached_property
     def identity(self) -> str:
@@ -134,7 +137,14 @@ class LocalModel:
     @cached_property
     def chat(self) -> ChatFormat:
         """Return its chat format, which holds its processor."""
-        return ChatFormat(load_processor(self.found.folder))
+        processor = load_processor(self.found.folder)
+        bound_pixels(processor, self.max_pixels, may_raise=self.is_told)
+        return ChatFormat(processor)
+
+    @cached_property
+    def grid(self) -> ImageGrid | None:
+        """Return the grid of its processor; ``None``: it has none."""
+        return grid_of(self.chat.processor)
 
     @cached_property
     def greedy_model(self) -> Any:
@@ -275,7 +285,7 @@ def _load_question(question: Question, local: LocalModel) -> Loaded:
         images=question.images,
         chosen="",
     )
-    return load_example(example, local.max_pixels, pairs=local.takes_pairs)
+    return load_example(example, local.max_pixels, pairs=local.takes_pairs, grid=local.grid)
 
 
 def _generate(

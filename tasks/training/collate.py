@@ -28,12 +28,14 @@ from pairwright.tasks.training.freeze_rows import (
     RefusedRowError,
     make_example,
 )
+from pairwright.tasks.training.image_size import ImageGrid
 from pairwright.tasks.training.losses import CHOSEN, IMAGE, TEXTS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 TOO_LONG = "too long"
+MAX_ASPECT = 200  # long side of an image per short side: the limit of processors with a grid
 # Per-token outputs of processors; answers are of type 0.
 PER_TOKEN = ("mm_token_type_ids", "token_type_ids")
 
@@ -94,6 +96,8 @@ class ExampleRows:
     rows: FrozenRows
     needs: Needs
     max_pixels: int
+    # grid of the model's processor; ``None``: it has none
+    grid: ImageGrid | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -102,7 +106,7 @@ class ExampleRows:
         row = self.rows.read(row_index)
         try:
             example = make_example(row, self.needs)
-            return load_example(example, self.max_pixels, pairs=self.needs.pairs)
+            return load_example(example, self.max_pixels, pairs=self.needs.pairs, grid=self.grid)
         except RefusedRowError as error:
             return error.to_refused(row.key)
 
@@ -112,8 +116,9 @@ def load_example(
     max_pixels: int,
     *,
     pairs: bool = False,
+    grid: ImageGrid | None = None,
 ) -> Loaded:
-    """Decode an example's images, each scaled down to ``max_pixels``.
+    """Decode an example's images, each scaled down to ``max_pixels``, or into the grid.
 
     ``pairs``: both images of a pair to the same size. ``RefusedRowError``: an image cannot be
     decoded, or is not one of a pair.
@@ -121,10 +126,8 @@ def load_example(
     if pairs and len(example.images) % PAIR:
         raise RefusedRowError(UNPAIRED, f"{len(example.images)} images")
     try:
-        images = tuple(_shrink(decode_rgb(image), max_pixels) for image in example.images)
-        rejected = tuple(
-            _shrink(decode_rgb(image), max_pixels) for image in example.rejected_images
-        )
+        images = tuple(_load(image, max_pixels, grid) for image in example.images)
+        rejected = tuple(_load(image, max_pixels, grid) for image in example.rejected_images)
     except PairwrightError as error:
         raise RefusedRowError("an image cannot be decoded", str(error)) from error
     if pairs:
@@ -144,8 +147,17 @@ def match_sizes(images: Sequence[Image.Image]) -> tuple[Image.Image, ...]:
     return tuple(resized)
 
 
-def _shrink(pixels: Any, max_pixels: int) -> Image.Image:
-    image = Image.fromarray(np.asarray(pixels))
+def _load(data: bytes, max_pixels: int, grid: ImageGrid | None) -> Image.Image:
+    """Return an image, one above ``max_pixels`` at the size that the model's processor chooses."""
+    image = Image.fromarray(np.asarray(decode_rgb(data)))
+    short, long = sorted(image.size)
+    # Processors refuse narrow images, which they then name themselves.
+    if grid and short * long > grid.max_pixels and long < MAX_ASPECT * short:
+        return _resize(image, grid.fit(*image.size))
+    return _shrink(image, max_pixels)
+
+
+def _shrink(image: Image.Image, max_pixels: int) -> Image.Image:
     scale = min(1.0, (max_pixels / (image.width * image.height)) ** 0.5)
     width = max(1, int(image.width * scale))
     height = max(1, int(image.height * scale))

@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,6 +28,13 @@ from pairwright.tasks.training.collate import Collator, ExampleRows
 from pairwright.tasks.training.estimate_memory import is_sharded
 from pairwright.tasks.training.find_model import ADAPTERS
 from pairwright.tasks.training.freeze_rows import Needs
+from pairwright.tasks.training.image_size import (
+    ImageGrid,
+    bound_pixels,
+    grid_of,
+    read_max_pixels,
+    write_image_size,
+)
 from pairwright.tasks.training.losses import TEXTS, measures_of, needs_of
 from pairwright.tasks.training.objective import Ended, Job
 from pairwright.tasks.training.pack_answers import can_pack
@@ -42,7 +50,7 @@ from pairwright.tasks.training.runs import (
     Run,
     publish_folder,
 )
-from pairwright.tasks.training.save_checkpoints import Saving, finish_model
+from pairwright.tasks.training.save_checkpoints import Saving, finish_model, restore_settings
 from pairwright.tasks.training.score_answers import open_reference
 from pairwright.tasks.training.write_model_card import CardModel, write_model_card
 
@@ -94,10 +102,11 @@ def make_trainer(job: Job) -> PreferenceTrainer:
     """Return a run's trainer, its model loaded."""
     config = job.config
     run = job.run
-    data = job.config.data
     disable_progress_bar()  # of file reads and writes
     logging.getLogger("accelerate").setLevel(logging.WARNING)  # it logs each file of a checkpoint
     processor = load_model.load_processor(job.start)
+    bound_pixels(processor, config.model.max_pixels)
+    grid = grid_of(processor)
     loaded = load_model.load_to_train(job.start, config)
     model = _place_model(load_model.prepare_model(loaded, config))
     metrics = MetricsFile(run.metrics)
@@ -125,8 +134,8 @@ def make_trainer(job: Job) -> PreferenceTrainer:
         setup,
         model=model,
         args=make_arguments(run, config, load_model.choose_precision(config)),
-        train_dataset=_read_examples(job, data.split, needs_of(config), data.max_train_rows),
-        eval_dataset=_read_examples(job, data.eval_split, measures_of(config), data.max_eval_rows),
+        train_dataset=_read_examples(job, needs_of(config), grid=grid),
+        eval_dataset=_read_examples(job, measures_of(config), grid=grid, held_out=True),
         data_collator=collator,
         processing_class=processor,
     )
@@ -176,9 +185,14 @@ def _shard_language_layers(model: Any) -> None:
     base._no_split_modules = layers & set(base._no_split_modules)
 
 
-def _read_examples(job: Job, split: str, needs: Needs, count: int) -> Any:
-    """Return ``count`` random rows of a split; 0: all, in the table's order."""
-    rows = ExampleRows(job.frozen_rows(split), needs, job.config.model.max_pixels)
+def _read_examples(
+    job: Job, needs: Needs, *, grid: ImageGrid | None, held_out: bool = False
+) -> Any:
+    """Return the run's number of random rows of a split; 0: all, in the table's order."""
+    data = job.config.data
+    split = data.eval_split if held_out else data.split
+    count = data.max_eval_rows if held_out else data.max_train_rows
+    rows = ExampleRows(job.frozen_rows(split), needs, job.config.model.max_pixels, grid)
     if not count or count >= len(rows):
         return rows
     generator = torch.Generator().manual_seed(job.config.seed)
@@ -206,13 +220,15 @@ def _finish(trainer: PreferenceTrainer, job: Job) -> None:
         adversary.save_network(run.folder / RETRIEVER)
         write_manifest(run.folder / RETRIEVER)
     finish_model(staged, job.start, job.config)
+    restore_settings(staged, job.start)
+    write_image_size(staged, trainer.processing_class, job.config.model.max_pixels)
     write_model_card(
         staged,
         run,
         config=job.config,
         rows=job.frozen_rows(job.config.data.split),
         metrics=metrics,
-        model=_describe_for_card(job.config, staged),
+        model=_describe_for_card(job.config, staged, trainer.processing_class),
     )
     sample_answers(trainer, run.folder)
     metrics.write_file()
@@ -220,15 +236,19 @@ def _finish(trainer: PreferenceTrainer, job: Job) -> None:
     run.clean()
 
 
-def _describe_for_card(config: TrainConfig, folder: Path) -> CardModel:
-    """Return kind and start model of a finished model."""
-    kind = "adapter" if (folder / ADAPTERS).exists() else "finetune"
+def _describe_for_card(config: TrainConfig, folder: Path, processor: Any) -> CardModel:
+    """Return kind, start model and image size of a finished model."""
+    model = CardModel(
+        kind="adapter" if (folder / ADAPTERS).exists() else "finetune",
+        max_pixels=read_max_pixels(folder),
+        has_grid=grid_of(processor) is not None,
+    )
     name = config.model.name
     if name in STAND_INS:
-        return CardModel(kind=kind)
+        return model
     if is_model_folder(name):
-        return CardModel(kind=kind, base=Path(name).name)
-    return CardModel(kind=kind, base=name, on_hub=True)
+        return replace(model, base=Path(name).name)
+    return replace(model, base=name, on_hub=True)
 
 
 def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> TrainingArguments:

@@ -35,6 +35,13 @@ FOLDER = "adapters"
 # prefix of a model's folder in the Hub cache; its commit is a folder in ``snapshots``
 CACHE = "models--"
 OWN = (ADAPTERS, ADAPTER_WEIGHTS, TUNED)  # files of peft, and weights trained beside adapters
+UNCHANGED = (
+    "chat_template.jinja",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+)
+"""Files that a training does not change. Padding while it runs would stay in them otherwise."""
 NOT_NEEDED = "training_args.bin"  # a pickle, used only by the Trainer's own checkpoints
 
 
@@ -105,6 +112,13 @@ def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
     if config.model.load_in_4bit:
         round_to_4bit(model)  # the adapters' base
     merge_adapters(model, adapters).save_pretrained(saved)
+
+
+def restore_settings(saved: Path, start: Path) -> None:
+    """Copy the start model's tokenizer and generation settings over those that were saved."""
+    for name in UNCHANGED:
+        if (saved / name).is_file() and (start / name).is_file():
+            shutil.copyfile(start / name, saved / name)
 
 
 def _name_base(path: Path, start: Path, *, on_adapters: bool) -> None:

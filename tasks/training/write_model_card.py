@@ -40,6 +40,8 @@ class CardModel:
     kind: Literal["namc", "adapter", "finetune"]
     base: str = RANDOM  # name of the model that it was trained from
     on_hub: bool = False  # whether ``base`` is a name on the Hub
+    max_pixels: int = 0  # most pixels of an image that it was trained with
+    has_grid: bool = False  # whether its processor holds this bound
 
 
 def write_model_card(
@@ -77,6 +79,8 @@ def write_model_card(
         dataset=dataset,
         data=data,
         count=len(rows),
+        max_pixels=model.max_pixels,
+        has_grid=model.has_grid,
         totals=list(list_totals(logged)),
         settings=list(_list_settings(config)),
         licences=licences.most_common(),

@@ -26,8 +26,8 @@ SCORE = {
 COLUMNS: dict[str, tuple[parquet.Feature, str]] = {
     "images": (
         parquet.IMAGES,
-        "The images in order, as their source gave them: "
-        "two, or one if the preference is about one.",
+        "The images in order, two, or one if the preference is about one: the source's own bytes, "
+        "or a PNG of the pixels that the texts are about, if other programs would show others.",
     ),
     "prompt": (
         parquet.MESSAGES,
@@ -85,7 +85,10 @@ COLUMNS: dict[str, tuple[parquet.Feature, str]] = {
     "rejected_claims": (parquet.TEXT, "Claims of the rejected text, in the same form."),
     "key": (parquet.TEXT, "Key of the row: a hash of everything that it was made from."),
     "pair": (parquet.TEXT, "Key of the pair of images, or of the one image."),
-    "image_keys": (parquet.list_feature(parquet.TEXT), "Keys of the images."),
+    "image_keys": (
+        parquet.list_feature(parquet.TEXT),
+        "Keys of the images; one that was written anew ends in `-plain`.",
+    ),
     "component": (
         parquet.TEXT,
         "Component: rows that share an image or a group, all in one split.",
@@ -106,7 +109,7 @@ def _to_record(
     row: PreferenceRow,
     setting: ExportSettings,  # noqa: ARG001 - as for every form
 ) -> parquet.Record:
-    """Return a row as the export's columns; images keep their bytes."""
+    """Return a row as the export's columns."""
     unchanged = {name: getattr(row, name) for name in FEATURES if hasattr(row, name)}
     return {
         **unchanged,

@@ -14,13 +14,13 @@ from pairwright.tasks.export.form import (
     ExportSettings,
     Form,
     check_control,
+    check_image,
     ending_of,
     mark_images,
     require,
     split_parts,
 )
 from pairwright.tasks.export.lines import MediaFolder, Record, Shape, open_lines, read_lines
-from pairwright.tasks.images.decode import decode_rgb
 
 URL = "/v1/chat/completions"
 LIMITED = Shape(rows_per_file=50_000, bytes_per_file=200_000_000)
@@ -70,7 +70,7 @@ def _check(folder: Path, record: Record) -> None:  # noqa: ARG001 - as for every
 
 def _decode_url(url: str) -> None:
     data = url.partition(";base64,")[2]
-    decode_rgb(base64.b64decode(data, validate=True))
+    check_image(base64.b64decode(data, validate=True))
 
 
 FORM = Form(

@@ -1,7 +1,7 @@
 """Write the columns of RLAIF-V-Dataset, in Parquet: an image, a question and two answers.
 
 A row about two images gets a new image with both side by side, since the form has one image per
-row. No other export changes an image's bytes; it is a PNG, so no pixel changes.
+row. It is a PNG, so no pixel changes.
 """
 
 import json

@@ -25,6 +25,7 @@ from pairwright.tasks.export.parquet import (
     Record,
     arrow_schema,
     feature_of,
+    image_cells,
     list_feature,
     open_parquet,
     read_parquet,
@@ -62,7 +63,7 @@ class ShownRow(PreferenceRow):
     """Row of another table, as a preference without a rejected side."""
 
     record: Mapping[str, Any]
-    """Columns of its table and ``SHOWN``."""
+    """Columns of its table and ``SHOWN``, but its images."""
 
 
 def _to_record(
@@ -73,7 +74,7 @@ def _to_record(
     refused = _refuse_record(record)
     if refused:
         raise UnheldError(f"{refused.reason} in a text")
-    return record
+    return {**record, "images": image_cells(row.images, row.image_keys)}
 
 
 def _refuse_record(record: Mapping[str, Any]) -> RefusedText | None:

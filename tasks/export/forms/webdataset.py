@@ -22,11 +22,11 @@ from pairwright.tasks.export.form import (
     Form,
     RowWriter,
     check_answer,
+    check_image,
     name_images,
     require,
     wrap_row_errors,
 )
-from pairwright.tasks.images.decode import decode_rgb
 
 BLOCK = 512
 FIELDS = (
@@ -136,7 +136,7 @@ def _read_members(tar: tarfile.TarFile, members: Iterable[tarfile.TarInfo]) -> d
 def _check(contents: dict[str, bytes]) -> None:
     record = json.loads(contents.pop("json"))
     for data in contents.values():
-        decode_rgb(data)
+        check_image(data)
     images = sum(name.startswith("image") for name in contents)
     require(images == len(record["image_keys"]), f"{images} images")
     check_answer(record["chosen"], "chosen")

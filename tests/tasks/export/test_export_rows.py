@@ -19,6 +19,7 @@ from pairwright.tasks.export.formats import MARKER, check_target
 from pairwright.tasks.export.forms.hf import FEATURES, SCHEMA, card_features
 from pairwright.tasks.export.tally_rows import Selection, Tally
 from pairwright.tasks.export.write_card import _licence, escape_markdown
+from pairwright.tasks.images.plain import PlainImages
 from tests.fixtures.exports import export_handmade as export
 from tests.fixtures.exports import export_some, files_of, preference, rows_of
 from tests.tasks.report.handmade import build_handmade, make_whole
@@ -82,12 +83,16 @@ def bytes_of(images):
     return tuple(image["bytes"] for image in images)
 
 
-def test_bytes_are_those_of_the_source(whole, made) -> None:
+def plain(images):
+    return tuple(map(PlainImages().make_plain, images))
+
+
+def test_plain_images_keep_the_bytes_of_the_source(whole, made) -> None:
     preferences = {row.key: row for row in made.of("preferences")}
     for row in rows_of(whole[0]):
         given = preferences[row["key"]]
-        assert bytes_of(row["images"]) == given.images
-        assert bytes_of(row["rejected_images"]) == given.rejected_images
+        assert bytes_of(row["images"]) == plain(given.images)
+        assert bytes_of(row["rejected_images"]) == plain(given.rejected_images)
         assert [(one["clip"], one["why"]) for one in row["removal_scores"]] == [
             (float(np.float32(one.clip)), one.why) for one in given.removal_scores
         ]

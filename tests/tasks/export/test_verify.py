@@ -1,18 +1,27 @@
 """Exports are read back as their consumers do; the first row that would not train is named."""
 
+import base64
+import io
 import json
+import re
+import tarfile
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from pairwright.flows.building.progress import say_nothing
 from pairwright.schemas.errors import ValidationError
+from pairwright.schemas.rows import make_key
 from pairwright.tasks.export.export_rows import verify_export
 from pairwright.tasks.export.formats import FORMATS
 from pairwright.tasks.export.tally_rows import Tally
+from pairwright.tasks.images.decode import decode_rgb
 from tests.fixtures.exports import export_some, preference
+from tests.fixtures.pictures import encode
 from tests.fixtures.tars import write_tar
 
 ROWS = [preference(number, rejected_images=2, negatives=["no"]) for number in range(3)]
@@ -55,6 +64,83 @@ def test_a_broken_image_names_its_row(tmp_path, processor, form, name) -> None:
     rows = export(tmp_path, form, [ROWS[0], broken, ROWS[2]])
     with pytest.raises(ValidationError, match=f"{name}.*image"):
         verify(tmp_path, form, rows, processor)
+
+
+def turned_photo():
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return encode(Image.effect_noise((56, 42), 90).convert("RGB"), "JPEG", exif=exif)
+
+
+TURNED = turned_photo()
+
+
+def odd_row():
+    """Return a row of a turned photograph, a scan of 16 bits, and a transparent image."""
+    grey = np.linspace(0, 65535, 56 * 56).astype(np.uint16).reshape(56, 56)
+    scan = encode(Image.fromarray(grey))
+    clear = Image.new("RGBA", (56, 56), (250, 20, 20, 90))
+    logo = encode(clear)
+    images = (TURNED, scan)
+    keys = tuple(make_key(image) for image in images)
+    return replace(ROWS[0], images=images, image_keys=keys, rejected_images=(images[0], logo))
+
+
+def shown_in(folder):
+    """Return what Pillow shows of all images of an export, by the hash of the pixels."""
+    shown = {}
+    for cell in images_of(folder):
+        with Image.open(io.BytesIO(cell)) as image:
+            pixels = np.asarray(image.convert("RGB"))
+        shown[make_key(pixels.tobytes())] = pixels.shape
+    return shown
+
+
+def images_of(folder):
+    files = [path for path in folder.rglob("*") if path.suffix in (".png", ".jpg", ".webp")]
+    yield from (path.read_bytes() for path in files)
+    for path in folder.rglob("*.tar"):
+        with tarfile.open(path) as tar:
+            for member in tar:
+                if not member.name.endswith(".json"):
+                    yield tar.extractfile(member).read()
+    for path in folder.rglob("*.parquet"):
+        for row in pq.read_table(path).to_pylist():
+            yield from (
+                cell["bytes"] for cell in [*row.get("images", []), row.get("image")] if cell
+            )
+    for path in folder.rglob("train-0*.jsonl"):
+        for url in re.findall(r"base64,([^\"]+)", path.read_text()):
+            yield base64.b64decode(url)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_consumers_see_the_pixels_of_the_texts(tmp_path, processor, form) -> None:
+    row = odd_row()
+    rows = export(tmp_path, form, [row])
+    verify(tmp_path, form, rows, processor)
+    shown = shown_in(tmp_path)
+    if form == "rlaif-v":  # one image of both
+        assert list(shown.values()) == [(56, 42 + 16 + 56, 3)]
+        return
+    for image in row.images:
+        assert make_key(decode_rgb(image).tobytes()) in shown
+
+
+def test_card_says_which_images_were_written_anew(tmp_path) -> None:
+    export(tmp_path, "hf", [odd_row(), ROWS[1]])
+    (first, second) = pq.read_table(next(tmp_path.rglob("*.parquet"))).to_pylist()
+    assert first["image_keys"] == [f"{key}-plain" for key in odd_row().image_keys]
+    assert second["image_keys"] == list(ROWS[1].image_keys)
+    assert "3 images were written anew" in (tmp_path / "README.md").read_text()
+
+
+def test_an_image_that_pillow_shows_otherwise_is_found(tmp_path, processor) -> None:
+    rows = export(tmp_path, "llamafactory")
+    image = next((tmp_path / "images").rglob("*.png"))
+    image.write_bytes(TURNED)
+    with pytest.raises(ValidationError, match="other pixels"):
+        verify(tmp_path, "llamafactory", rows, processor)
 
 
 def change_line(path, change):

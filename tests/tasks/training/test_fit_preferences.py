@@ -21,6 +21,7 @@ from pairwright.tasks.training import fit_preferences
 from pairwright.tasks.training.check_environment import explain_out_of_memory
 from pairwright.tasks.training.estimate_memory import need_less, need_smaller_batch
 from pairwright.tasks.training.fit_preferences import fit_preferences as train
+from pairwright.tasks.training.image_size import read_max_pixels
 from pairwright.tasks.training.load_model import freeze_model, load_model
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 from pairwright.tasks.training.runs import HELD_OUT, REFERENCE, TRAIN, Run
@@ -103,6 +104,20 @@ def test_a_finished_run_has_its_latest_checkpoints_and_metrics(finished):
     sample = read_lines(run.folder / "samples/samples.jsonl")[0]
     assert (sample["reference"], sample["prompt"]) == (CHOSEN[11 % len(CHOSEN)], "What differs?")
     assert len(sample["images"]) == 2
+
+
+def test_a_training_changes_no_other_settings(finished, qwen):
+    names = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
+    for name in (*names, "chat_template.jinja"):
+        assert (finished.run.model / name).read_bytes() == (qwen / name).read_bytes(), name
+
+
+def test_a_finished_model_keeps_the_size_of_its_images(finished):
+    folder = finished.run.model
+    images = AutoProcessor.from_pretrained(folder).image_processor
+    assert images.size["longest_edge"] == 448 * 448
+    assert read_max_pixels(folder) == 448 * 448
+    assert "at most 200,704 pixels" in (folder / "README.md").read_text()
 
 
 def test_a_finished_model_is_loaded_by_transformers(finished):
