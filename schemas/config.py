@@ -661,14 +661,15 @@ class Profile(Section):
         return self
 
 
-Found = dict[str, str | tuple[str, ...]]
-"""Values that a build found, by the dotted name of the field: ``embedding.clip.revision``."""
+Found = dict[str, str | tuple[str, ...] | float | None]
+"""Values that a build found, by the dotted name of the field: ``embedding.clip.revision``; none: a
+parameter of requests that is left out."""
 
 
 class ResolvedProfile(Profile):
     """Profile with what a build found before it began; the settings stay as given."""
 
-    found: Found = Field(default_factory=dict[str, str | tuple[str, ...]])
+    found: Found = Field(default_factory=dict[str, str | tuple[str, ...] | float | None])
     """Revisions of models, hashes of files, names of served models, location of excluded images."""
 
     @property

@@ -29,7 +29,7 @@ from pairwright.tasks.serving.loop import run_coroutine
 log = logging.getLogger(__name__)
 PARAMETERS = {
     "max_tokens": ("max_completion_tokens",),
-    "temperature": (),
+    "temperature": (1.0,),
     "top_p": (),
     "seed": (),
 }
@@ -248,7 +248,9 @@ async def _fit_request(
         return wanted
     request = wanted.model_copy(update=dict.fromkeys(PARAMETERS))
     words = await find_refusal(request)
-    if words:
+    if words and not await find_refusal(request.model_copy(update={"temperature": 1.0})):
+        request = request.model_copy(update={"temperature": 1.0})
+    elif words:
         raise ConfigError(f"{field}: {chat.model} at {url} {_say_refusal(words, images)}")
     for name, others in PARAMETERS.items():
         for setting in (getattr(wanted, name), *others):

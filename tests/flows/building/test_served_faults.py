@@ -1,6 +1,7 @@
 """Builds that served models write: through faults, kills and lost servers no row is lost and
 nothing is asked twice."""
 
+import json
 import shutil
 import threading
 
@@ -8,7 +9,7 @@ import pytest
 
 import pairwright as pw
 from tests.fixtures.builds import build_here
-from tests.fixtures.chat_server import Close, Hang, Raw, Status, chat_server
+from tests.fixtures.chat_server import Close, Hang, Raw, Reply, Status, body_of, chat_server
 from tests.fixtures.scripted_model import answer, kind_of, name_of
 from tests.flows.conftest import SMALL, WIDE, with_images_of
 
@@ -176,3 +177,45 @@ def test_pairs_wait_for_captions_that_could_not_be_asked_for(out, clean):
         assert build(out, server, "models.chat.patience_seconds=1").is_complete
         assert sorted(names_of(server)) == sorted(names)
     assert rows_of(out) == rows
+
+
+THOUGHT = "Okay, let me look at the two images. The first one seems to show a ball."
+
+
+def think_aloud(request):
+    return f"<think>\n{THOUGHT}\n</think>\n\n{answer(request)}"
+
+
+def think_apart(request):
+    body = json.loads(body_of(Reply(answer(request)), "tiny"))
+    body["choices"][0]["message"]["reasoning_content"] = THOUGHT
+    return Raw(json.dumps(body).encode())
+
+
+def take_parameters_of_openai(request):
+    for name in ("max_tokens", "temperature", "top_p"):
+        if name in request.body:
+            return Status(400, f"Unsupported parameter: '{name}' is not supported with this model.")
+    return answer(request)
+
+
+SERVERS = {
+    "thinks aloud": (think_aloud, ["models.chat.thinking_tokens=1000"]),
+    "its thoughts are parsed": (think_apart, ["models.chat.thinking_tokens=1000"]),
+    "OpenAI's parameters": (take_parameters_of_openai, []),
+}
+
+
+@pytest.mark.parametrize(("say", "settings"), SERVERS.values(), ids=SERVERS)
+def test_servers_of_other_kinds_give_the_same_rows(out, clean, say, settings):
+    rows, _, names = clean
+    with chat_server(say) as server:
+        report = build(out, server, *settings)
+        assert len(names_of(server)) == len(names)
+        limits = {"max_tokens", "max_completion_tokens"} & server.asked[-1].body.keys()
+    assert limits == {"max_completion_tokens" if say is take_parameters_of_openai else "max_tokens"}
+    assert report.is_complete
+    assert rows_of(out) == rows
+    written = [row.served[-1] for row in pw.open(out)["captions"].rows()]
+    assert all(("thoughts" in served.removed) == (say is think_aloud) for served in written)
+    assert all((served.thought_tokens > 0) == (say is think_apart) for served in written)

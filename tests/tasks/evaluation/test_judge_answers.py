@@ -9,6 +9,7 @@ import pytest
 
 from pairwright.tasks.evaluation.benchmark import Rubric
 from pairwright.tasks.evaluation.judge_answers import ask_rating, judge_answers, read_rubric_rating
+from pairwright.tasks.serving.clean_text import clean_text
 from pairwright.tasks.store.answers import Answers
 from tests.fixtures.asking import config_of
 from tests.fixtures.chat_server import Status, chat_server
@@ -127,7 +128,7 @@ def test_a_judge_that_does_not_answer_may_be_asked_again(tmp_path):
     ],
 )
 def test_a_rating_is_one_line_of_a_fixed_form(reply, rating):
-    assert read_rubric_rating(reply, NUMBER, RUBRIC) == rating
+    assert read_rubric_rating(clean_text(reply).text, NUMBER, RUBRIC) == rating
 
 
 def test_a_reason_may_hold_what_looks_like_a_rating():

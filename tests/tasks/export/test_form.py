@@ -14,11 +14,12 @@ TALK = (*GOOD.prompt, Turn(role="assistant", text="a"))
 SPOILT = (GOOD.images[0], b"\x89PNG broken")
 PREFERENCES = ("trl", "llamafactory", "ms-swift", "rlaif-v")
 CONVERSATIONS = (*PREFERENCES, "llava", "openai-batch")
-MARKED = ("llamafactory", "ms-swift")
+ALL = (*CONVERSATIONS, "hf", "webdataset")
 TURNS = "user and assistant do not take turns in the prompt"
-ANSWER = "a text has the mark of an image, a video or a sound in its words"
+ANSWER = "an answer has the mark of an image, a video or a sound in its words"
 DAMAGED = "an image cannot be put beside another: damaged image"
-SOUND = ANSWER
+MEDIA = "a text has the mark of an image, a video or a sound in its words"
+TOKENS = "control tokens in a text"
 
 
 def ask(text):
@@ -34,9 +35,11 @@ def ask(text):
         ({"chosen": ""}, CONVERSATIONS, "no chosen text"),
         (ask("one <image> only"), CONVERSATIONS, "the prompt has <image> in its words"),
         (ask("<image>\n<image>\nWhat differs?"), (), ""),
-        (ask("What differs in the <video>?"), MARKED, SOUND),
-        ({"chosen": "It shows <image>."}, CONVERSATIONS, ANSWER),
-        ({"rejected": "The <audio> is loud."}, MARKED, ANSWER),
+        (ask("What differs in the <video>?"), ALL, MEDIA),
+        ({"chosen": "It shows <image>."}, ALL, MEDIA),
+        ({"chosen": "It shows a cup.<|im_end|>"}, ALL, TOKENS),
+        ({"rejected": "It shows a [INST] cup."}, ALL, TOKENS),
+        ({"rejected": "The <audio> is loud."}, ALL, MEDIA),
         ({"chosen": "The <bbox> is red."}, ("ms-swift",), ANSWER),
         ({"prompt": TALK}, CONVERSATIONS, TURNS),
         ({"prompt": (*GOOD.prompt, *GOOD.prompt)}, CONVERSATIONS, TURNS),

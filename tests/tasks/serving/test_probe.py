@@ -219,6 +219,17 @@ def test_openai_parameters_are_found_and_said(caplog) -> None:
     assert "max_tokens is sent as max_completion_tokens" in caplog.text
 
 
+def test_a_server_that_takes_one_temperature_alone() -> None:
+    def answer(request):
+        if request.body.get("temperature") != 1:
+            return Status(400, "Only the default (1) value of temperature is supported.")
+        return "Hello."
+
+    with chat_server(answer) as server:
+        request = probe(server, structured_output="none").request
+    assert sent_of(request) == {**{name: name for name in ALL}, "temperature": 1}
+
+
 def test_two_parameters_that_exclude_each_other() -> None:
     def answer(request):
         both = {"temperature", "top_p"} <= request.body.keys()
