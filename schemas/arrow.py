@@ -104,6 +104,20 @@ def _to_plain(value: Any) -> Any:
     return value and [{name: getattr(item, name) for name in item.__slots__} for item in value]
 
 
+def add_missing_columns(table: pa.Table, row_type: type[Row], names: Sequence[str]) -> pa.Table:
+    """Return the named columns; those that an earlier release did not write are empty."""
+    schema = schema_of(row_type)
+    columns: list[Any] = []
+    for name in names:
+        if name in table.column_names:
+            columns.append(table.column(name))
+            continue
+        kind = schema.field(name).type
+        empty: Any = [] if pa.types.is_list(kind) else "" if kind == STRING else None
+        columns.append(pa.array([empty] * len(table), kind))
+    return pa.table(columns, names=list(names))
+
+
 def no_rows(schema: pa.Schema) -> pa.Table:
     """Return a table without rows; unlike ``pa.array``, it does not load pandas."""
     return pa.Table.from_batches([], schema=schema)
@@ -119,7 +133,11 @@ def from_table(table: pa.Table, row_type: type[R]) -> Iterator[R]:
     classes, schema = _classes_of(row_type), schema_of(row_type)
     names = [field.name for field in fields(row_type)]
     missing: dict[str, Any] = {}
+    defaults = {field.name: field.default for field in fields(row_type)}
     for name in (name for name in names if name not in table.column_names):
+        if isinstance(defaults[name], str):
+            missing[name] = defaults[name]
+            continue
         kind = schema.field(name).type
         missing[name] = (
             b"" if pa.types.is_large_binary(kind) else () if pa.types.is_list(kind) else None

@@ -7,7 +7,7 @@ includes.
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -85,8 +85,14 @@ EmbedderName = Annotated[
 ]
 
 
+Range = tuple[float, float]
+Band = Annotated[int, Field(ge=1, le=10_000)]
+
+
 class ImagesConfig(Section):
-    """Limits on the images that are accepted."""
+    """Images that are accepted, and how 8 bits are made of deeper ones."""
+
+    uncounted: ClassVar[frozenset[str]] = frozenset({"measured"})
 
     max_pixels: Positive = 40_000_000
     """Images of more pixels are dropped before they are decoded."""
@@ -96,6 +102,25 @@ class ImagesConfig(Section):
     """Images with a side below this many pixels are dropped."""
     licence: str = ""
     """Licence recorded for every image of this source."""
+    range: Annotated[
+        Literal["file", "percentiles"] | Range, Field(exclude_if=lambda value: value == "file")
+    ] = "file"
+    """Values of images of more than 8 bits that become black and white: `file` (as their files
+    state it, else robust percentiles of the source), `percentiles`, or two numbers: `[0, 4095]`."""
+    bands: Annotated[tuple[Band, ...], UNSET] = ()
+    """Bands of a TIFF of many bands that are shown, one (grey) or three (red, green, blue); 1 is
+    the first: `[3, 2, 1]`."""
+    measured: Annotated[tuple[str, ...], UNSET, FOUND] = ()
+    """Range of each type of number in the source, measured by the first build that reads such
+    images: "uint16 0 4095"."""
+
+    @model_validator(mode="after")
+    def _bands_and_range_fit(self) -> Self:
+        if len(self.bands) not in (0, 1, 3):
+            raise ValueError(f"bands has {len(self.bands)} numbers: name one or three bands")
+        if not isinstance(self.range, str) and not self.range[0] < self.range[1]:
+            raise ValueError(f"range {list(self.range)} is empty: the first must be the lower one")
+        return self
 
 
 class ReadingConfig(Section):
@@ -536,6 +561,17 @@ class Profile(Section):
             planted=self.complete(self.planted),
             robustness=self.robustness,
         )
+
+    @property
+    def shown_ranges(self) -> str:
+        """Return how images of more than 8 bits are shown, in words; empty: none was found."""
+        images = self.resolved.images if isinstance(self, ResolvedProfile) else self.images
+        bands = ", ".join(map(str, images.bands))
+        if isinstance(images.range, str):
+            ranges = "; ".join(images.measured)
+        else:
+            ranges = f"{images.range[0]:g} to {images.range[1]:g} (images.range)"
+        return f"{ranges}; bands {bands}" if bands else ranges
 
     @property
     def caveat(self) -> str:

@@ -98,11 +98,14 @@ class ItemRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRow(Row):
-    """Image as its source gave it; ``key`` hashes these bytes. Models see the decoded RGB."""
+    """Image as its source gave it, or a PNG of one of more than 8 bits.
+
+    ``key`` hashes these bytes. Models see the decoded RGB.
+    """
 
     image: bytes
     format: str
-    """"jpeg", "png", "webp", "tiff", "bmp" or "gif"."""
+    """"jpeg", "png", "webp", "avif", "heif", "jxl", "tiff", "bmp" or "gif"."""
     width: int
     """Pixels, after the EXIF orientation is applied."""
     height: int
@@ -113,6 +116,25 @@ class ImageRow(Row):
     """Images of one group (a world, a video) go to the same split; empty: none."""
     captions: tuple[str, ...] = ()
     graph: SceneGraph | None = None
+    rendering: str = ""
+    """How 8 bits were made of more: type of the numbers, range, its origin, bands; empty: it had
+    8."""
+    remarks: tuple[str, ...] = ()
+    """What is odd about it, though it is used, each "phrase: particulars"."""
+
+    @property
+    def reason(self) -> str:
+        """Return its remarks without their particulars, which ``status`` counts."""
+        phrases = [remark.partition(": ")[0] for remark in self.remarks]
+        return "; ".join(dict.fromkeys(phrases))
+
+    @property
+    def detail(self) -> str:
+        """Return its name and the particulars of its remarks; empty without remarks."""
+        if not self.remarks:
+            return ""
+        particulars = [remark.partition(": ")[2] for remark in self.remarks]
+        return ": ".join(filter(None, [self.name, *particulars]))
 
 
 def group_of(name: str, group: str) -> str:

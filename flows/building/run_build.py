@@ -33,6 +33,7 @@ from pairwright.tasks.mining import embed_images
 from pairwright.tasks.mining.admit_images import write_references
 from pairwright.tasks.serving.launch import Servers
 from pairwright.tasks.sources import read_items
+from pairwright.tasks.sources.measure_source import measure_source
 from pairwright.tasks.sources.sources import list_all
 from pairwright.tasks.store.budget import Budget
 from pairwright.tasks.store.executor import Executor, Outcome, ShardFailed
@@ -106,7 +107,9 @@ def run_build(request: Request, executor: Executor) -> Report:
     with in_use(folder):  # so that no clean-up deletes the listing
         items = write_items(folder, chain(first, listed))
         version = replace(version, items=items)
+        earlier = _earlier_ranges(version)
         write_record(folder, version.record)  # a build killed from here on can be resumed
+        version = _measure_ranges(version, earlier)
         version = _embed_excluded(version, executor)
         write_record(folder, version.record)
         return _run_steps(replace(request, version=version), executor, began)
@@ -216,6 +219,40 @@ def _run_steps(request: Request, executor: Executor, began: str) -> Report:
         snapshot=snapshot,
         verdict=verdict,
     )
+
+
+def _earlier_ranges(version: Version) -> tuple[str, ...] | None:
+    """Return the ranges of values that an earlier build measured; ``None``: measure them.
+
+    Ranges of other settings do not count. A source without deep images is measured again when it
+    lists other items.
+    """
+    try:
+        record = read_record(version.folder)
+    except (ConfigError, StoreError):  # the first build, or a record that this one replaces
+        return None
+    before = record.profile.resolved.images
+    images = version.profile.images
+    if (before.range, before.bands) != (images.range, images.bands):
+        return None
+    is_unchanged = record.items == tuple(version.items)
+    return before.measured if before.measured or is_unchanged else None
+
+
+def _measure_ranges(version: Version, earlier: tuple[str, ...] | None) -> Version:
+    """Return the version with the ranges of values of the source's images of more than 8 bits."""
+    measured = earlier
+    if measured is None:
+        measured = measure_source(version.folder, version.items, version.profile.source_config)
+    if not measured:
+        return version
+    log.info(
+        "%s: images of more than 8 bits are shown in this range: %s",
+        version.folder.url,
+        "; ".join(measured),
+    )
+    profile = add_findings(version.profile, {"images.measured": measured})
+    return replace(version, pipeline=Pipeline(profile, version.pipeline.until))
 
 
 def _embed_excluded(version: Version, executor: Executor) -> Version:

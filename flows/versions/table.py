@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairwright.flows.versions.version import Version
-from pairwright.schemas.arrow import R, from_table, schema_of
+from pairwright.schemas.arrow import R, add_missing_columns, from_table, schema_of
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.index import columns_without
 
@@ -78,7 +78,9 @@ class Table(Generic[R]):
 
     def batches(self, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
         """Yield the rows as Arrow tables, at most a row group (100 rows) in memory at a time."""
-        yield from self.version.index(self.name).batches(self._known(columns), self._places)
+        names = self._known(columns)
+        for batch in self.version.index(self.name).batches(names, self._places):
+            yield add_missing_columns(batch, self.row_type, names)
 
     def rows(self, *, without: Sequence[str] = ()) -> Iterator[R]:
         """Yield the rows as typed objects (``schemas.rows``).

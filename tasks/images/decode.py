@@ -1,16 +1,17 @@
 """Decode images by one documented rule, and encode them: only this module reads pixels from files.
 
-Reads the bytes of JPEG, PNG, WebP, TIFF, BMP and GIF files; needs Pillow. The result is always RGB,
+Reads the bytes of JPEG, PNG, WebP, AVIF, TIFF, BMP and GIF files; needs Pillow, for HEIC and JPEG
+XL its plugins (``PLUGINS``). The ending of a file's name does not count. The result is always RGB,
 8 bits:
 
 * the EXIF orientation is applied (in a PNG only if it precedes the pixels);
 * of several frames or pages, the first is used;
 * palettes, CMYK, YCbCr and HSV become RGB as Pillow converts them; colour profiles are ignored;
-* grey becomes three equal channels; 16 bits are scaled (``v / 257``, rounded), not clipped; 32-bit
-  integers and floats have no standard range, so their own minimum and maximum become 0 and 255;
+* grey becomes three equal channels; more than 8 bits, signs and fractions are scaled from a range
+  of values (``tasks.images.depth``), of many bands those are shown that ``images.bands`` names;
 * transparency is composited on white.
 
-Files may be hostile: only the six formats are tried, sizes are checked before decoding, every error
+Files may be hostile: only these formats are tried, sizes are checked before decoding, every error
 of Pillow becomes a ``RefusedImageError``, and a truncated file is refused, not filled up.
 """
 
@@ -18,37 +19,53 @@ import io
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageFile, UnidentifiedImageError
 
 from pairwright.schemas.config import ImagesConfig
-from pairwright.schemas.errors import SourceError
+from pairwright.tasks.images.depth import RGB, Rendered, needs_rendering, render
+from pairwright.tasks.images.refusal import Reason, RefusedImageError
+from pairwright.tasks.images.tiff import read_tiff_header, turn_upright
 
-Reason = Literal[
-    "empty file",
-    "not an image",
-    "truncated image",
-    "damaged image",
-    "unsupported pixel format",
-    "too many pixels",
-    "too few pixels",
+__all__ = [
+    "RGB",
+    "ImageInfo",
+    "Reason",
+    "RefusedImageError",
+    "decode_rgb",
+    "encode_jpeg",
+    "encode_png",
+    "is_plain",
+    "probe_image",
+    "put_patch",
+    "render_image",
+    "show_window",
 ]
-RGB = NDArray[np.uint8]
 
 Image.MAX_IMAGE_PIXELS = None  # images.max_pixels bounds them instead
 # Pillow warns of damaged metadata: the pixels are still usable.
 warnings.filterwarnings("ignore", module=r"PIL\.")
-FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF")
+FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "TIFF", "BMP", "GIF")
+PLUGINS = {
+    "HEIC": ("HEIF", "pillow_heif", "pillow-heif"),
+    "JPEG XL": ("JXL", "pillow_jxl", "pillow-jxl-plugin"),
+}
+"""Pillow's name, module and package of the formats that it has no decoder for."""
+_HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+_AVIF = (b"avif", b"avis")
+_JXL = (b"\xff\x0a", b"\0\0\0\x0cJXL \r\n\x87\n")
 _STARTS = (
     b"\xff\xd8\xff",
     b"\x89PNG",
     b"RIFF",
     b"II*\0",
     b"MM\0*",
+    b"II+\0",
+    b"MM\0+",
     b"BM",
     b"GIF8",
 )
@@ -66,17 +83,9 @@ _CONVERTIBLE = (
     "YCbCr",
     "HSV",
 )
+USUAL = ImagesConfig()
 # chunks of a PNG that may follow the pixels, where readers differ
 _PNG_LATE = (b"eXIf", b"Raw profile type", b"XML:com.adobe.xmp")
-
-
-class RefusedImageError(SourceError):
-    """Bytes that are not an accepted image: a constant ``reason``, and a ``detail`` that varies."""
-
-    def __init__(self, reason: Reason, detail: str = "") -> None:
-        super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason: Reason = reason
-        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +100,7 @@ class ImageInfo:
 def probe_image(data: bytes, config: ImagesConfig) -> ImageInfo:
     """Read format and size from the header; refuse what is no image, or too large or small."""
     with _refusing(data):
-        image = _open(data)
-        width, height = image.size
-        if _orientation(image) >= 5:
-            width, height = height, width
-        name = (image.format or "").lower()
+        name, width, height = _read_size(data)
     size = f"{width} x {height}"
     pixels = width * height
     if pixels > config.max_pixels:
@@ -111,20 +116,49 @@ def probe_image(data: bytes, config: ImagesConfig) -> ImageInfo:
     )
 
 
+def _read_size(data: bytes) -> tuple[str, int, int]:
+    """Return the format in small letters, and the width and height of an upright image."""
+    header = read_tiff_header(data)
+    if header is not None and (header.is_deep or header.has_other_bands):
+        if header.orientation >= 5:
+            return "tiff", header.height, header.width
+        return "tiff", header.width, header.height
+    image = _open(data)
+    width, height = image.size
+    if _orientation(image) >= 5:
+        width, height = height, width
+    return (image.format or "").lower(), width, height
+
+
+def render_image(data: bytes, config: ImagesConfig) -> Rendered | None:
+    """Return the picture of an image of more than 8 bits or other bands; ``None``: it is usual."""
+    with _refusing(data):
+        if not needs_rendering(data):
+            return None
+        rendered = render(data, config)
+        orientation = 1
+        if not data.startswith((b"II", b"MM")):
+            orientation = _orientation(_open(data))
+    return replace(
+        rendered, pixels=np.ascontiguousarray(turn_upright(rendered.pixels, orientation))
+    )
+
+
 def decode_rgb(data: bytes) -> RGB:
-    """Decode an image to ``(height, width, 3)`` by the rule above; else ``RefusedImageError``."""
+    """Decode an image to ``(height, width, 3)`` by the rule above; else ``RefusedImageError``.
+
+    Images of more than 8 bits are shown in a range of their own: in a dataset they are pictures of
+    8 bits already, made by the settings of their source.
+    """
+    rendered = render_image(data, USUAL)
+    if rendered is not None:
+        return rendered.pixels
     with _refusing(data):
         image = _open(data)
         orientation = _orientation(image)
         image.load()
         pixels = _rgb(image)
-    if orientation >= 5:
-        pixels = pixels.transpose(1, 0, 2)
-    if orientation in (3, 4, 7, 8):
-        pixels = pixels[::-1]
-    if orientation in (2, 3, 6, 7):
-        pixels = pixels[:, ::-1]
-    return np.ascontiguousarray(pixels)
+    return np.ascontiguousarray(turn_upright(pixels, orientation))
 
 
 def is_plain(data: bytes) -> bool:
@@ -188,7 +222,29 @@ def show_window(pixels: RGB, window: tuple[int, int, int, int]) -> RGB:
 
 
 def _open(data: bytes) -> ImageFile.ImageFile:
-    return Image.open(io.BytesIO(data), formats=FORMATS)
+    plugin = _plugin_of(data)
+    return Image.open(io.BytesIO(data), formats=(plugin,) if plugin else FORMATS)
+
+
+def _plugin_of(data: bytes) -> str:
+    """Return Pillow's name of a format that a plugin reads, loaded; empty: it needs none."""
+    name = ""
+    brand = data[8:12] if data[4:8] == b"ftyp" else b""
+    if data.startswith(_JXL):
+        name = "JPEG XL"
+    elif brand in _HEIC and not any(avif in data[12:64] for avif in _AVIF):
+        name = "HEIC"
+    if not name:
+        return ""
+    format_name, module, package = PLUGINS[name]
+    try:
+        loaded = import_module(module)
+    except ImportError as error:
+        detail = f"{name} needs the package {package}: python -m pip install 'pairwright[phone]'"
+        raise RefusedImageError("format needs a package", detail) from error
+    if name == "HEIC":
+        loaded.register_heif_opener()
+    return format_name
 
 
 def _orientation(image: ImageFile.ImageFile) -> int:
@@ -207,10 +263,6 @@ def _orientation(image: ImageFile.ImageFile) -> int:
 
 
 def _rgb(image: Image.Image) -> RGB:
-    if image.mode.startswith("I;16"):
-        return _repeat_grey((np.asarray(image).astype(np.uint32) + 128) // 257)
-    if image.mode in ("I", "F"):
-        return _repeat_grey(_stretch(np.asarray(image, dtype=np.float64)))
     if image.mode not in _CONVERTIBLE:
         raise RefusedImageError("unsupported pixel format", image.mode)
     if image.has_transparency_data:
@@ -219,20 +271,6 @@ def _rgb(image: Image.Image) -> RGB:
         image = Image.alpha_composite(background, image)
     # convert would copy an RGB image as well
     return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
-
-
-def _stretch(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the values with their minimum at 0 and their maximum at 255."""
-    halved = np.nan_to_num(values, posinf=0.0, neginf=0.0) / 2  # large floats would overflow
-    lowest = halved.min()
-    span = halved.max() - lowest
-    if span > 0:
-        return np.rint((halved - lowest) / span * 255)
-    return np.zeros_like(halved)
-
-
-def _repeat_grey(grey: NDArray[Any]) -> RGB:
-    return np.repeat(grey.astype(np.uint8)[:, :, None], 3, axis=2)
 
 
 @contextmanager
@@ -244,7 +282,8 @@ def _refusing(data: bytes) -> Generator[None]:
     except RefusedImageError:
         raise
     except UnidentifiedImageError as error:
-        reason = "damaged image" if data.startswith(_STARTS) else "not an image"
+        is_known = data.startswith(_STARTS) or data[4:8] == b"ftyp"
+        reason = "damaged image" if is_known else "not an image"
         raise RefusedImageError(reason) from error
     except Exception as error:
         reason = "truncated image" if "truncated" in str(error).lower() else "damaged image"

@@ -8,7 +8,9 @@ of the folder are refused, and only regular files of limited size are read.
 import errno
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -16,10 +18,21 @@ import numpy as np
 
 from pairwright.schemas.config import ImagesConfig, SourceConfig
 from pairwright.schemas.rows import ImageRow, ItemRow, PairRow, make_key
-from pairwright.tasks.images.decode import RGB, RefusedImageError, decode_rgb, probe_image
+from pairwright.tasks.images.decode import (
+    RGB,
+    RefusedImageError,
+    decode_rgb,
+    encode_png,
+    probe_image,
+    render_image,
+)
+from pairwright.tasks.images.depth import BY_IMAGE, Rendered
 from pairwright.tasks.sources.reader import RefusedEntryError, escape_name, is_unicode
 
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif")
+EXTENSIONS = (
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"),
+    *(".avif", ".heic", ".heif", ".jxl"),
+)
 """Extensions of images."""
 MAX_PATH = 4096
 SPLITS = {
@@ -28,6 +41,8 @@ SPLITS = {
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
 """Our names of published splits; for pairs of other splits, one is drawn."""
+_MEASURING: ContextVar[list[str] | None] = ContextVar("measuring", default=None)
+MEASURED = "measured only"
 MISSING = "missing file"
 LEAVES = "path leaves the folder"
 NO_FILE = (-1, 0)
@@ -42,6 +57,8 @@ class SourceImage:
     """Bytes of the encoded file."""
     name: str
     captions: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """Fields beside the image that cannot be used, each "phrase: particulars"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +78,27 @@ class EntryMetadata:
     """Split of a pair, by the source's own name."""
     may_be_identical: bool = False
     """Whether the source states that nothing changed, so that two equal images are valid."""
+
+
+@contextmanager
+def only_measuring(renderings: list[str]) -> Generator[None]:
+    """Collect how images of more than 8 bits are shown one by one, instead of reading any."""
+    token = _MEASURING.set(renderings)
+    try:
+        yield
+    finally:
+        _MEASURING.reset(token)
+
+
+def _measure(data: bytes, config: ImagesConfig, renderings: list[str]) -> None:
+    """Note how an image is shown, if it is of more than 8 bits."""
+    try:
+        probe_image(data, config)
+        rendered = render_image(data, config)
+    except RefusedImageError:
+        return
+    if rendered:
+        renderings.append(rendered.how)
 
 
 def read_image(
@@ -126,23 +164,34 @@ def _decode(
 ) -> tuple[ImageRow, RGB]:
     limit = config.images.max_bytes
     size = len(picture.data)
+    measuring = _MEASURING.get()
+    if measuring is not None:
+        if size <= limit:
+            _measure(picture.data, config.images, measuring)
+        raise RefusedEntryError(MEASURED)
     prefix = "" if picture.name == item.name else f"{picture.name}: "
     if size > limit:
         detail = f"{prefix}{size} bytes; images.max_bytes={limit}"
         raise RefusedEntryError("file too large", detail)
     try:
         info = probe_image(picture.data, config.images)
-        pixels = decode_rgb(picture.data)
+        rendered = render_image(picture.data, config.images)
+        pixels = rendered.pixels if rendered else decode_rgb(picture.data)
     except RefusedImageError as refused:
         detail = f"{prefix}{refused.detail}".removesuffix(": ")
         raise RefusedEntryError(refused.reason, detail) from refused
-    key = make_key(picture.data)
+    data = picture.data
+    remarks = picture.remarks
+    if rendered:
+        data = encode_png(pixels)
+        remarks += _remarks_on(rendered)
+    key = make_key(data)
     row = ImageRow(
         key=key,
         source_key=item.key,
         subject=key,
-        image=picture.data,
-        format=info.format,
+        image=data,
+        format="png" if rendered else info.format,
         width=pixels.shape[1],
         height=pixels.shape[0],
         name=picture.name,
@@ -150,8 +199,20 @@ def _decode(
         licence=config.images.licence or metadata.licence,
         group=metadata.group,
         captions=picture.captions,
+        rendering=rendered.how if rendered else "",
+        remarks=remarks,
     )
     return row, pixels
+
+
+def _remarks_on(rendered: Rendered) -> tuple[str, ...]:
+    """Return the remarks on a picture that was made of more than 8 bits."""
+    remarks: list[str] = []
+    if rendered.remark:
+        remarks.append(f"{rendered.remark}: {rendered.how}; set images.range")
+    if BY_IMAGE in rendered.how:
+        remarks.append(f"shown in a range of its own: {rendered.how}; set images.range")
+    return tuple(remarks)
 
 
 def check_path(path: object) -> str:
