@@ -39,6 +39,7 @@ __all__ = [
     "decode_rgb",
     "encode_jpeg",
     "encode_png",
+    "is_image_start",
     "is_plain",
     "probe_image",
     "put_patch",
@@ -247,6 +248,11 @@ def _plugin_of(data: bytes) -> str:
     return format_name
 
 
+def is_image_start(data: bytes) -> bool:
+    """Return whether bytes begin as an image of a format that is read."""
+    return data.startswith((*_STARTS, *_JXL)) or data[4:8] == b"ftyp"
+
+
 def _orientation(image: ImageFile.ImageFile) -> int:
     """Return 1 to 8; damaged EXIF counts as none, as does that of a TIFF.
 
@@ -282,8 +288,7 @@ def _refusing(data: bytes) -> Generator[None]:
     except RefusedImageError:
         raise
     except UnidentifiedImageError as error:
-        is_known = data.startswith(_STARTS) or data[4:8] == b"ftyp"
-        reason = "damaged image" if is_known else "not an image"
+        reason = "damaged image" if is_image_start(data) else "not an image"
         raise RefusedImageError(reason) from error
     except Exception as error:
         reason = "truncated image" if "truncated" in str(error).lower() else "damaged image"

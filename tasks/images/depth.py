@@ -240,14 +240,15 @@ def measure_ranges(renderings: Iterable[str]) -> tuple[str, ...]:
 
 def _scale(deep: Deep, low: float, high: float) -> RGB:
     """Return values from ``low`` to ``high`` as 0 to 255, grey as three equal channels."""
+    scaled: NDArray[Any]
     if deep.values.dtype == np.uint16:
         table = _scale_values(np.arange(65536, dtype=np.float64), low, high)
         scaled = table[deep.values]
     else:
-        scaled = np.empty(deep.values.shape, np.uint8)
-        for band in range(scaled.shape[2]):
-            values = deep.values[:, :, band].astype(np.float64)
-            scaled[:, :, band] = _scale_values(values, low, high)
+        bands: list[RGB] = []
+        for band in np.moveaxis(deep.values, 2, 0):
+            bands.append(_scale_values(band.astype(np.float64), low, high))
+        scaled = np.stack(bands, axis=2)
     if deep.missing is not None:
         scaled[deep.values == deep.missing] = 0
     if deep.is_inverted:

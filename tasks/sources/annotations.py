@@ -25,6 +25,9 @@ MAX_CHARACTERS = 100_000
 """Maximum total characters of the texts of one item."""
 MAX_WORD = 1000
 """Maximum characters of a licence, group, split or id."""
+NO_TEXTS = "captions are not texts"
+UNREAD = "a field was not read"
+"""Remark on an image whose captions, licence or group cannot be used."""
 CAPTIONS = ("caption", "captions", "text")
 """Usual names of the field that holds captions."""
 LICENCES = ("licence", "license")
@@ -34,9 +37,9 @@ def check_texts(value: object, *, keep_blank: bool = False) -> tuple[str, ...]:
     """Return a text or list of texts, by default without blank ones; refuse anything else."""
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list):
-        raise RefusedEntryError("captions are not texts")
+        raise RefusedEntryError(NO_TEXTS)
     if not all(isinstance(text, str) for text in values):
-        raise RefusedEntryError("captions are not texts")
+        raise RefusedEntryError(NO_TEXTS)
     characters = sum(map(len, values))
     if len(values) > MAX_TEXTS or characters > MAX_CHARACTERS:
         raise RefusedEntryError("too much text", f"{len(values)} texts, {characters} characters")
@@ -44,6 +47,31 @@ def check_texts(value: object, *, keep_blank: bool = False) -> tuple[str, ...]:
         raise RefusedEntryError("text is not Unicode")
     texts = [text.strip() for text in values]
     return tuple(texts if keep_blank else filter(None, texts))
+
+
+def read_texts(record: Record, fields: Sequence[str], remarks: list[str]) -> tuple[str, ...]:
+    """Return the distinct texts of these fields; add a remark on each that is no text or list."""
+    texts: list[str] = []
+    for field in fields:
+        value = record.get(field)
+        if value is None:
+            continue
+        try:
+            texts += check_texts(value)
+        except RefusedEntryError as refused:
+            remarks.append(f"{UNREAD}: {escape_name(field)}: {refused}")
+            if refused.reason == NO_TEXTS:
+                texts += usable_texts(value)
+    return tuple(dict.fromkeys(texts))
+
+
+def read_word(record: Record, fields: Sequence[str], remarks: list[str]) -> str:
+    """Return the first of these fields as text; add a remark on a field of another type."""
+    try:
+        return check_word(record, *fields)
+    except RefusedEntryError as refused:
+        remarks.append(f"{UNREAD}: {' or '.join(fields)}: {refused.reason}")
+        return ""
 
 
 def usable_texts(value: object) -> tuple[str, ...]:
@@ -119,16 +147,21 @@ def stream_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
     """Yield number and bytes of each non-blank line; ``None`` for one that is too long."""
     try:
         with path.open("rb") as file:
-            number = 0
-            while line := file.readline(MAX_LINE_BYTES + 1):
-                number += 1
-                if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
-                    _skip_line(file)
-                    yield number, None
-                elif line.strip():
-                    yield number, line
+            yield from stream_file_lines(file)
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def stream_file_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
+    """Yield the lines of an open file, as ``stream_lines`` does."""
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
+            _skip_line(file)
+            yield number, None
+        elif line.strip():
+            yield number, line
 
 
 def _skip_line(file: BinaryIO) -> None:

@@ -265,6 +265,9 @@ def _image_columns(
     schema: pa.Schema, types: Mapping[str, pa.DataType], texts: Sequence[str], requested: str
 ) -> list[str]:
     plain = [name for name, kind in types.items() if str(kind) in parquet_tables.BYTES]
+    for field in schema:
+        if parquet_tables.is_number_list(field.type):
+            plain.append(field.name)
     structs = [name for name, kind in types.items() if parquet_tables.is_struct(kind)]
     if requested:
         if requested not in (*texts, *plain, *structs):
@@ -277,6 +280,9 @@ def _image_columns(
         return usual
     if len(plain) == 1:
         return plain
+    usual = [name for name in texts if name.lower() in IMAGE_NAMES]
+    if usual:  # base64, or paths
+        return usual
     raise wrong_columns(
         "no column is known to hold images; name one with reading.image_column", schema
     )

@@ -1,16 +1,18 @@
-"""Read images, or pairs of them, from manifests: JSON Lines of objects that name images.
+"""Read images, or pairs of them, from manifests: JSON Lines, JSON lists or CSV that name images.
 
 A line looks like ``{"image": "a.jpg", "caption": "A dog."}``. Its fields, all optional but the
 first:
 
 * ``image``, ``image_path``, ``file_name``, ``path`` or ``images``: a path below ``reading.images``
-  or, if unset, the manifest's folder; never an address, never outside that folder;
+  or, if unset, the manifest's folder, relative or absolute; never an address, never outside that
+  folder;
 * ``caption``, ``captions`` and ``text``, or the field named by ``reading.caption_column``: a text
   or a list of texts;
 * ``licence`` or ``license``, ``group`` (images of one group go to the same split), ``split``,
   ``id``.
 
-All manifests of a folder are read; a line without ``split`` belongs to the split that its file is
+A file may be gzipped; the heads of a CSV are its fields. All manifests of a folder are read (JSON
+Lines, if there are any); a line without ``split`` belongs to the split that its file is
 named after.
 
 Two images, as a list or as ``image1`` and ``image2``, are a pair, in the source's own order. A
@@ -30,7 +32,8 @@ The kind ``omnidiff`` reads the same lines: OmniDiff's published format was not 
 written.
 
 An item's key hashes the content of its line and the sizes and times of its images, not its
-position. An invalid line is a dropped item. Local disks only.
+position. An invalid line is a dropped item; a field beside the image that cannot be used costs the
+field only, and the image has a remark. Local disks only.
 """
 
 from collections.abc import Iterator
@@ -42,35 +45,40 @@ from pathlib import Path
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import PairRow
 from pairwright.tasks.sources import annotations
-from pairwright.tasks.sources.annotations import (
-    CAPTIONS,
-    Record,
-    check_texts,
-    check_word,
-    parse_record,
-)
+from pairwright.tasks.sources.annotations import CAPTIONS, Record, read_texts, read_word
 from pairwright.tasks.sources.layouts import AnnotatedItem, DatasetLayout, Listed, layout_reader
-from pairwright.tasks.sources.read_entry import EntryMetadata, check_path
+from pairwright.tasks.sources.manifests import ALL_ENDINGS, GZIPPED, LINES, stream_records
+from pairwright.tasks.sources.read_entry import EntryMetadata, path_below
 from pairwright.tasks.sources.reader import RefusedEntryError
 
 IMAGES = ("image", "image_path", "file_name", "path", "images")
 PAIR = ("image1", "image2")
+TURNS = "conversations"
+"""Field of conversations about images, which other readers read."""
 DIFFERENCES = ("difference", "differences")
-ENDINGS = (".jsonl", ".ndjson")
+LINE_ENDINGS = (*LINES, *(f"{ending}{GZIPPED}" for ending in LINES))
 LOOKED_AT = 100
 """Lines read to recognise a manifest, and to tell pairs from images."""
 MAX_SPLITS = 50
 """Maximum names of splits in a message."""
 
 
-def _count_images(path: Path) -> int:
-    """Return the number of images in the first line with any, of the first 100; 0: none has."""
-    for _, line in islice(annotations.stream_lines(path), LOOKED_AT):
+def _count_images(path: Path, folder: Path) -> tuple[int, str]:
+    """Return the number of images in the first record with any, of the first 100.
+
+    0: none has, and why not, by the first record.
+    """
+    fault = ""
+    for place, record in islice(stream_records(path), LOOKED_AT):
         try:
-            return len(_images(parse_record(line)))
-        except RefusedEntryError:
-            continue
-    return 0
+            if isinstance(record, RefusedEntryError):
+                raise record
+            if TURNS in record:
+                return 0, f"{place}: holds a conversation"
+            return len(_images(record, folder)), ""
+        except RefusedEntryError as refused:
+            fault = fault or f"{place}: {refused}"
+    return 0, fault
 
 
 def _is_manifest(path: str, *, images: int) -> bool:
@@ -78,27 +86,30 @@ def _is_manifest(path: str, *, images: int) -> bool:
 
     A missing file counts as one image.
     """
-    if not path.lower().endswith(ENDINGS):
+    if not path.lower().endswith(ALL_ENDINGS):
         return False
+    is_lines = path.lower().endswith(LINE_ENDINGS)
     if "://" in path or not Path(path).is_file():
-        return True
-    return max(1, _count_images(Path(path))) == images
+        return is_lines
+    try:
+        count, _ = _count_images(Path(path), Path(path).parent)
+    except SourceError:
+        count = 0
+    return (max(1, count) if is_lines else count) == images
 
 
 def _list_manifests(layout: DatasetLayout, *, pairs: bool) -> Iterator[Listed]:
     requested = layout.reading.splits
     splits: set[str] = set()
-    for path in layout.find_lines():
-        _check_manifest(path)
-        file_split = "" if path == layout.root else path.stem
-        for number, line in annotations.stream_lines(path):
-            name = f"{path.name} line {number}"
-            try:
-                record = parse_record(line)
-                split = check_word(record, "split") or file_split
-            except RefusedEntryError as refused:
-                yield name, refused, ""
+    for path in _find_manifests(layout):
+        _check_manifest(path, layout.images)
+        file_split = "" if path == layout.root else path.name.partition(".")[0]
+        for place, record in stream_records(path):
+            name = f"{path.name} {place}"
+            if isinstance(record, RefusedEntryError):
+                yield name, record, ""
                 continue
+            split = read_word(record, ["split"], []) or file_split
             if split and (split in requested or len(splits) < MAX_SPLITS):
                 splits.add(split)
             if not requested or split in requested:
@@ -106,75 +117,93 @@ def _list_manifests(layout: DatasetLayout, *, pairs: bool) -> Iterator[Listed]:
     layout.choose_splits(sorted(splits))
 
 
-def _check_manifest(path: Path) -> None:
-    if not _count_images(path):
+def _find_manifests(layout: DatasetLayout) -> list[Path]:
+    """Return the manifests of a source: in a folder, JSON Lines rather than others."""
+    paths = layout.find_manifests(ALL_ENDINGS)
+    lines = [path for path in paths if path.name.lower().endswith(LINE_ENDINGS)]
+    return lines or paths
+
+
+def _check_manifest(path: Path, folder: Path) -> None:
+    count, fault = _count_images(path, folder)
+    if not count:
         raise SourceError(
             f"{path}: is not a manifest: none of its first {LOOKED_AT} lines is a JSON object "
-            f"with the path of an image in {', '.join(IMAGES)}, or image1 and image2"
+            f"with the path of an image in {', '.join(IMAGES)}, or image1 and image2 "
+            f"({fault or 'it is empty'})"
         )
 
 
 def _entry(record: Record, layout: DatasetLayout, *, pairs: bool) -> AnnotatedItem:
-    images = _images(record)
+    images = _images(record, layout.images)
     if len(images) > 2:
         raise RefusedEntryError("more than two images", " ".join(images[:9]))
     if pairs and len(images) < 2:
         raise RefusedEntryError("not a pair", " ".join(images[:9]))
-    name = check_word(record, "id") or " ".join(images)
+    remarks: list[str] = []
+    read_word(record, ["split"], remarks)
+    name = read_word(record, ["id"], remarks) or " ".join(images)
     fields = (layout.reading.caption_column,) if layout.reading.caption_column else CAPTIONS
-    group = _group(record)
-    metadata = EntryMetadata(licence=check_word(record, *annotations.LICENCES), group=group)
+    group = _group(record, remarks)
+    licence = read_word(record, annotations.LICENCES, remarks)
+    metadata = EntryMetadata(licence=licence, group=group)
     if len(images) == 1:
-        captions = (_texts(record, *fields),)
-        return AnnotatedItem(name=name, images=images, captions=captions, metadata=metadata)
-    instruction = " ".join(_texts(record, "instruction"))
-    types = _texts(record, "change_types")
+        captions = (read_texts(record, fields, remarks),)
+        return AnnotatedItem(
+            name=name,
+            images=images,
+            captions=captions,
+            metadata=metadata,
+            remarks=tuple(remarks),
+        )
+    instruction = " ".join(read_texts(record, ["instruction"], remarks))
+    types = read_texts(record, ["change_types"], remarks)
     metadata = replace(
         metadata,
         origin="edit" if instruction else "given",
-        human_differences=_texts(record, *DIFFERENCES, *fields),
+        human_differences=read_texts(record, [*DIFFERENCES, *fields], remarks),
         instruction=instruction,
         change_types=types,
         may_be_identical=record.get("no_change") is True or types == ("no_change",),
     )
-    captions = (_texts(record, "caption1"), _texts(record, "caption2"))
-    return AnnotatedItem(name=name, images=images, captions=captions, metadata=metadata)
+    captions = (
+        read_texts(record, ["caption1"], remarks),
+        read_texts(record, ["caption2"], remarks),
+    )
+    return AnnotatedItem(
+        name=name,
+        images=images,
+        captions=captions,
+        metadata=metadata,
+        remarks=tuple(remarks),
+    )
 
 
-def _group(record: Record) -> str:
+def _group(record: Record, remarks: list[str]) -> str:
     """Return a record's group: the stated one, or its source and scene."""
-    source = check_word(record, "source")
-    scene = check_word(record, "scene")
-    group = check_word(record, "group")
+    source = read_word(record, ["source"], remarks)
+    scene = read_word(record, ["scene"], remarks)
+    group = read_word(record, ["group"], remarks)
     if group or not scene:
         return group
     return f"{source}/{scene}" if source else scene
 
 
-def _images(record: Record) -> tuple[str, ...]:
+def _images(record: Record, folder: Path) -> tuple[str, ...]:
     if all(field in record for field in PAIR):
-        return tuple(check_path(record[field]) for field in PAIR)
+        return tuple(path_below(record[field], folder) for field in PAIR)
     for field in IMAGES:
         value = record.get(field)
         if value:
             paths = value if isinstance(value, list) else [value]
-            return tuple(map(check_path, paths))
+            return tuple(path_below(path, folder) for path in paths)
     raise RefusedEntryError("names no image")
-
-
-def _texts(record: Record, *fields: str) -> tuple[str, ...]:
-    """Return the distinct texts of these fields."""
-    texts: list[str] = []
-    for field in fields:
-        if record.get(field) is not None:
-            texts += check_texts(record[field])
-    return tuple(dict.fromkeys(texts))
 
 
 READER = layout_reader(
     partial(_list_manifests, pairs=False),
     kind="jsonl",
-    about="a manifest: JSON Lines with paths of images and captions",
+    about="a manifest: JSON Lines, JSON or CSV with paths of images and captions",
     example="jsonl:manifest.jsonl",
     details=__doc__ or "",
     recognises=partial(_is_manifest, images=1),
@@ -182,7 +211,7 @@ READER = layout_reader(
 PAIRS_READER = layout_reader(
     partial(_list_manifests, pairs=True),
     kind="jsonl-pairs",
-    about="a manifest of pairs: JSON Lines with two images, and differences or an edit instruction",
+    about="a manifest of pairs: lines with two images, and differences or an edit instruction",
     example="jsonl-pairs:pairs.jsonl",
     details=__doc__ or "",
     brings=(PairRow,),

@@ -52,6 +52,8 @@ class AnnotatedItem:
     metadata: EntryMetadata = field(default_factory=EntryMetadata)
     """Its ``human_differences`` include blank texts of the annotations, since evaluation counts
     them."""
+    remarks: tuple[str, ...] = ()
+    """Fields that cannot be used, each "phrase: particulars"."""
     turns: tuple[tuple[str, str], ...] = ()
     """Roles and texts of a conversation about a pair."""
     name: str = ""
@@ -101,14 +103,18 @@ class DatasetLayout:
         names = [f"{folders[0]}{split}.json" for split in splits]
         raise SourceError(f"{self.root}: holds no {', '.join(names)}")
 
-    def find_lines(self) -> list[Path]:
-        """Return the root if it is a file, else its JSON Lines files, sorted by name."""
+    def find_manifests(self, endings: tuple[str, ...]) -> list[Path]:
+        """Return the root if it is a file, else its files with these endings, sorted by name."""
         if self.root.is_file():
             return [self.root]
-        files = [path for path in self.root.glob("*.jsonl") if path.is_file()]
+        files = [
+            path
+            for path in self.root.iterdir()
+            if path.name.lower().endswith(endings) and path.is_file()
+        ]
         visible = [path for path in files if path.name[0] != "."]
         if not visible:
-            raise SourceError(f"{self.root}: has no *.jsonl file")
+            raise SourceError(f"{self.root}: has no manifest ({' '.join(endings)})")
         return sorted(visible)
 
     def choose_splits(self, available: Sequence[str]) -> list[str]:
@@ -178,6 +184,8 @@ def make_item(
         "about": {name: value for name, value in metadata.items() if value},
         "turns": entry.turns,
     }
+    if entry.remarks:
+        locator["remarks"] = entry.remarks
     return list_item(kind, escape_name(entry.name or name), locator)
 
 
@@ -189,7 +197,9 @@ def read_item(item: ItemRow, base: Path, config: SourceConfig) -> list[ImageRow 
         path, *listed = image
         data = read_below(base, path, config.images, listed)
         name = escape_name(path)
-        pictures.append(SourceImage(data=data, name=name, captions=tuple(captions)))
+        remarks = () if pictures else tuple(locator.get("remarks", ()))
+        picture = SourceImage(data=data, name=name, captions=tuple(captions), remarks=remarks)
+        pictures.append(picture)
     fields: dict[str, Any] = {}
     for field_name, value in locator["about"].items():
         if isinstance(value, list):

@@ -32,7 +32,7 @@ _NEEDED = (b'"dataset_id"', b'"image_id"', b'"caption"')
 
 def _list_photographs(layout: DatasetLayout) -> Iterator[Listed]:
     files: dict[str, list[Path]] = {}
-    for path in layout.find_lines():
+    for path in layout.find_manifests((".jsonl",)):
         match = _FILE.fullmatch(path.name)
         collection = match[1] if match else path.stem
         files.setdefault(collection, []).append(path)

@@ -8,6 +8,7 @@ many large values at once. Memory holds one page of a file, as large as its writ
 2 GB).
 """
 
+import base64
 import json
 import logging
 import os
@@ -27,6 +28,7 @@ import pyarrow.parquet as pq
 from pairwright.schemas.config import ReadingConfig, SourceConfig
 from pairwright.schemas.errors import SourceError, wrap_errors
 from pairwright.schemas.rows import Dropped, Failed, ItemRow
+from pairwright.tasks.images.decode import is_image_start
 from pairwright.tasks.sources.annotations import choose_splits
 from pairwright.tasks.sources.find_files import (
     UNKNOWN_STATE,
@@ -66,6 +68,11 @@ SPLIT_WORDS = (
 )
 NUMBERED = re.compile(r"(?P<split>.+)-\d{5}-of-\d{5}(?:-[0-9a-f]+)?")
 """Pattern of the Hub's file names of a split."""
+NUMBERS = ("uint8", "int16", "uint16", "int32", "int64")
+"""Names of Arrow's types of numbers that bytes are written as, in lists."""
+MIN_BASE64 = 64
+"""Characters of the smallest image in base64."""
+BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 BYTES = ("binary", "large_binary", "binary_view")
 """Names of Arrow's types of bytes."""
 LOOKING_AHEAD = 8
@@ -120,6 +127,11 @@ class Cell:
 def images_in(value: Any) -> list[Cell]:
     """Return the images in a value; nulls and other types are left out."""
     match value:
+        case [int(), *_]:  # bytes as numbers: list<uint8>
+            try:
+                return [Cell(bytes(value), "")]
+            except (TypeError, ValueError):
+                return []
         case list():
             cells: list[Cell] = []
             for element in value:
@@ -129,13 +141,33 @@ def images_in(value: Any) -> list[Cell]:
         case bytes():
             return [Cell(value, "")]
         case str() if value:
-            return [Cell(None, value)]
-        case {"bytes": bytes() as data, "path": path}:
+            data = decode_base64(value)
+            return [Cell(data, "" if data else value)]
+        case {"bytes": bytes() as data, **others}:
+            path = others.get("path")
             return [Cell(data, path if isinstance(path, str) else "")]
+        case {"bytes": str() | list() as encoded, **others} if encoded:
+            return images_in(encoded)
         case {"path": str() as path} if path:
             return [Cell(None, path)]
         case _:
             return []
+
+
+def decode_base64(text: str) -> bytes | None:
+    """Return the bytes of an image written in base64, also as a data address; ``None``: it is not.
+
+    Text that begins as an image once decoded is no path.
+    """
+    if text.startswith("data:"):
+        _, _, text = text.partition(";base64,")
+    if len(text) < MIN_BASE64 or not BASE64.fullmatch(text):
+        return None
+    try:
+        data = base64.b64decode(text)
+    except ValueError:
+        return None
+    return data if is_image_start(data) else None
 
 
 def only_cell(value: Any) -> Cell:
@@ -176,11 +208,22 @@ def column_types(schema: pa.Schema) -> dict[str, pa.DataType]:
 
 
 def is_struct(kind: pa.DataType) -> bool:
-    """Return whether a type is that of images written by ``datasets``."""
+    """Return whether a type is that of images written by ``datasets``, or has more fields."""
     if not pa.types.is_struct(kind):
         return False
-    types = {field.name: str(field.type) for field in kind}
-    return set(types) == {"bytes", "path"} and types["bytes"] in (*BYTES, "null")
+    types = {field.name: field.type for field in kind}
+    if "bytes" not in types:
+        return False
+    inner = types["bytes"]
+    if str(inner) in (*BYTES, "null"):
+        return "path" in types or len(types) > 1 or str(inner) != "null"
+    return is_number_list(inner) or str(inner) in ("string", "large_string")
+
+
+def is_number_list(kind: pa.DataType) -> bool:
+    """Return whether a type is a list of bytes as numbers."""
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return is_list and str(kind.value_type) in NUMBERS
 
 
 @dataclass(frozen=True, slots=True)

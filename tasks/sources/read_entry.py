@@ -231,6 +231,16 @@ def check_path(path: object) -> str:
     return path
 
 
+def path_below(path: object, folder: Path) -> str:
+    """Return a path below a folder; one that is absolute and inside it becomes relative."""
+    if isinstance(path, str) and Path(path).is_absolute():
+        for root in (folder.absolute(), folder.resolve()):
+            if Path(path).is_relative_to(root):
+                path = Path(path).relative_to(root).as_posix()
+                break
+    return check_path(path)
+
+
 def size_and_time(root: str | Path, relative: str) -> tuple[int, int]:
     """Return a file's size and time of change (ns); ``NO_FILE`` if it cannot be read."""
     path = Path(root) / relative

@@ -35,9 +35,11 @@ from pairwright.schemas.rows import ImageRow, ItemRow
 from pairwright.tasks.sources.annotations import (
     CAPTIONS,
     LICENCES,
-    check_word,
+    UNREAD,
+    check_record,
     clean_text,
-    usable_texts,
+    read_texts,
+    read_word,
 )
 from pairwright.tasks.sources.find_files import (
     UNKNOWN_STATE,
@@ -372,24 +374,24 @@ def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[ReadR
 def _read(item: ItemRow, archive: TarBytes, config: SourceConfig) -> list[ImageRow]:
     contents = _read_parts(item, archive, config)
     images = _images(contents)
-    try:
-        texts, record = _parse_texts(contents)
-    except (ValueError, RecursionError) as error:
-        raise RefusedEntryError("damaged caption or record", str(error)) from error
-    group = check_word(record, "group")
+    remarks: list[str] = []
+    texts, record = _parse_texts(contents, remarks)
+    group = read_word(record, ["group"], remarks)
     if not group and len(images) > 1:
         group = item.name
-    metadata = EntryMetadata(licence=check_word(record, *LICENCES), group=group)
+    metadata = EntryMetadata(licence=read_word(record, LICENCES, remarks), group=group)
+    record_captions = _record_captions(record, config, remarks)
     rows: list[ImageRow] = []
     for part in images:
         captions = [text for text_part, text in texts.items() if text_part.field == part.field]
         if len(images) == 1:
             captions += [text for text_part, text in texts.items() if not text_part.field]
-            captions += _record_captions(record, config)
+            captions += record_captions
         picture = SourceImage(
             data=contents[part],
             name=item.name + escape_name(part.suffix),
             captions=tuple(dict.fromkeys(filter(None, captions))),
+            remarks=() if rows else tuple(remarks),
         )
         rows.append(read_image(item, picture, config, metadata))
     return rows
@@ -412,27 +414,31 @@ def _read_parts(item: ItemRow, archive: TarBytes, config: SourceConfig) -> dict[
     return contents
 
 
-def _parse_texts(contents: Mapping[_Part, bytes]) -> tuple[dict[_Part, str], dict[str, Any]]:
-    """Return the texts of a sample, and its first record that is an object."""
+def _parse_texts(
+    contents: Mapping[_Part, bytes], remarks: list[str]
+) -> tuple[dict[_Part, str], dict[str, Any]]:
+    """Return the texts of a sample, and its first record that is an object.
+
+    Each that cannot be read is left out, with a remark.
+    """
     texts: dict[_Part, str] = {}
+    records: list[dict[str, Any]] = []
     for part, data in contents.items():
-        if part.ending in TEXTS:
-            texts[part] = clean_text(data.decode("utf-8-sig"))
-    record: dict[str, Any] | None = None
-    for part, data in contents.items():
-        if part.ending == RECORD:
-            value = json.loads(data.decode("utf-8-sig"))
-            if record is None and isinstance(value, dict):
-                record = value
-    return texts, record or {}
+        try:
+            if part.ending in TEXTS:
+                texts[part] = clean_text(data.decode("utf-8-sig"))
+            elif part.ending == RECORD:
+                records.append(check_record(json.loads(data.decode("utf-8-sig"))))
+        except (ValueError, RecursionError, RefusedEntryError) as error:
+            remarks.append(f"{UNREAD}: {escape_name(part.suffix)}: {describe_error(error)}")
+    return texts, records[0] if records else {}
 
 
-def _record_captions(record: Mapping[str, Any], config: SourceConfig) -> list[str]:
+def _record_captions(
+    record: Mapping[str, Any], config: SourceConfig, remarks: list[str]
+) -> tuple[str, ...]:
     fields = (config.reading.caption_column,) if config.reading.caption_column else CAPTIONS
-    captions: list[str] = []
-    for field in fields:
-        captions += usable_texts(record.get(field))
-    return captions
+    return read_texts(record, fields, remarks)
 
 
 READER = Reader(
