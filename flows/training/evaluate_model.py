@@ -45,6 +45,7 @@ from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.evaluations import EvaluationRow, write_evaluation
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.training.find_model import find_model as find_checkpoint
+from pairwright.tasks.training.image_size import read_max_pixels
 from pairwright.tasks.training.runs import RUNS
 
 log = logging.getLogger(__name__)
@@ -341,7 +342,6 @@ def _load_model(config: EvaluationConfig) -> tuple[Respond, str]:
     # As in a training: threads that spin while they wait take five times as long beside other work.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from pairwright.tasks.training.answer_questions import LocalModel, answer_questions
-    from pairwright.tasks.training.image_size import read_max_pixels
     from pairwright.tasks.training.namc.captioner import answer_pairs, identify_captioner, is_namc
 
     finished = Path(config.model, FINISHED)
