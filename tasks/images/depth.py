@@ -255,7 +255,7 @@ def _scale(deep: Deep, low: float, high: float) -> RGB:
         scaled = 255 - scaled
     if deep.alpha is not None:
         scaled = np.rint(255 - (255.0 - scaled) * deep.alpha).astype(np.uint8)
-    if bands == 1:
+    if scaled.shape[2] == 1:
         scaled = np.repeat(scaled, 3, axis=2)
     return np.ascontiguousarray(scaled[:, :, :3])
 
