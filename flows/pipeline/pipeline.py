@@ -172,8 +172,13 @@ def with_source(profile: Profile, source: str | None) -> Profile:
             f"profile {profile.name} has no source: give one, "
             "as in `pairwright build PHOTOS --out DIR`"
         )
-    images = profile.reading.images
-    if images and "://" not in images:
-        images = str(Path(images).absolute())  # a build can be resumed from anywhere
-    reading = profile.reading.model_copy(update={"images": images})
+    paths: dict[str, str] = {}
+    for name in ("images", "golden"):
+        path = getattr(profile.reading, name)
+        if path and "://" not in path:
+            path = str(Path(path).absolute())  # a build can be resumed from anywhere
+        paths[name] = path
+    if paths["golden"] and ":" not in text:
+        text = f"golden:{text}"
+    reading = profile.reading.model_copy(update=paths)
     return profile.model_copy(update={"source": recognise_source(text), "reading": reading})
