@@ -126,7 +126,9 @@ class ImagesConfig(Section):
 class ReadingConfig(Section):
     """Options for reading sources."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"images", "frames_per_second"})
+    uncounted: ClassVar[frozenset[str]] = frozenset(
+        {"images", "frames_per_second", "folders", "golden"}
+    )
 
     splits: Names = ()
     """Splits that are read, by the source's own names ("train"); empty: all."""
@@ -136,6 +138,11 @@ class ReadingConfig(Section):
     """Column of a table, or field of a manifest, that holds captions; empty: found by its name."""
     images: str = ""
     """Folder of the images that a manifest names; empty: the manifest's own."""
+    folders: Annotated[Names, UNSET] = ()
+    """Names of the two folders of a source of pairs, in their order; empty: found by usual
+    names."""
+    golden: Annotated[str, UNSET] = ""
+    """Image that each image of the source `golden` is paired with."""
     frames_per_second: Annotated[float, Field(gt=0, le=1000)] = 1.0
     """Frames read per second of a video; part of each item's key."""
 

@@ -260,6 +260,8 @@ class PairRow(Row):
     """"train", "validation" or "test", where the source names it."""
     shared_nouns: tuple[str, ...] = ()
     """The nouns that both images' captions share, if they were paired by nouns."""
+    change_mask: str = ""
+    """Where the second image differs, as the source gave it: run lengths as JSON (``Mask``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,7 +69,7 @@ def _check_endpoints(version: Version) -> None:
 def _local_paths(version: Version) -> list[str]:
     """Return the paths of this machine that workers read and write."""
     profile = version.profile
-    paths = [profile.reading.images]
+    paths = [profile.reading.images, profile.reading.golden]
     for source in (*profile.all_sources, *profile.exclude.sources):
         paths.append(source.partition(":")[2])
     existing = [path for path in paths if path and "://" not in path and Path(path).exists()]

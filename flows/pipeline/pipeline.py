@@ -176,10 +176,15 @@ def with_source(profile: Profile, sources: Sequence[str], planted: int = 0) -> P
             f"profile {profile.name} has no source: give one, "
             "as in `pairwright build PHOTOS --out DIR`"
         )
-    images = profile.reading.images
-    if images and "://" not in images:
-        images = str(Path(images).absolute())  # a build can be resumed from anywhere
-    reading = profile.reading.model_copy(update={"images": images})
+    paths: dict[str, str] = {}
+    for name in ("images", "golden"):
+        path = getattr(profile.reading, name)
+        if path and "://" not in path:
+            path = str(Path(path).absolute())  # a build can be resumed from anywhere
+        paths[name] = path
+    if paths["golden"]:
+        texts = [text if ":" in text else f"golden:{text}" for text in texts]
+    reading = profile.reading.model_copy(update=paths)
     first, *further = dict.fromkeys(recognise_source(text) for text in texts)
     updates: dict[str, Any] = {"reading": reading}
     if planted:

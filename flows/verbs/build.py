@@ -40,8 +40,13 @@ def build(
         Option(help="Exclude images that nearly match one of this source (repeatable)."),
     ] = None,
     planted: options.Planted = 0,
+    golden: Annotated[
+        str, Option(help="Pair each image of the folder with this one (reading.golden).")
+    ] = "",
 ) -> None:
     """Build a dataset, or continue an earlier build of it."""
+    if golden:
+        settings = [*(settings or []), f"reading.golden={golden}"]
     load_profile(profile, settings or [])  # a wrong setting is refused before the stages are loaded
     kwargs: dict[str, Any] = {
         "out": out,

@@ -52,6 +52,8 @@ class AnnotatedItem:
     metadata: EntryMetadata = field(default_factory=EntryMetadata)
     """Its ``human_differences`` include blank texts of the annotations, since evaluation counts
     them."""
+    mask: str = ""
+    """Path of the image that is bright where the second image of a pair differs."""
     remarks: tuple[str, ...] = ()
     """Fields that cannot be used, each "phrase: particulars"."""
     turns: tuple[tuple[str, str], ...] = ()
@@ -178,12 +180,14 @@ def make_item(
     except RefusedEntryError as refused:
         return list_item(kind, escape_name(name), {"name": name}, refused)
     metadata = asdict(replace(entry.metadata, split=split))
-    locator = {
+    locator: dict[str, Any] = {
         "images": [[path, *size_and_time(base, path)] for path in entry.images],
         "captions": entry.captions[: len(entry.images)],
         "about": {name: value for name, value in metadata.items() if value},
         "turns": entry.turns,
     }
+    if entry.mask:
+        locator["mask"] = [entry.mask, *size_and_time(base, entry.mask)]
     if entry.remarks:
         locator["remarks"] = entry.remarks
     return list_item(kind, escape_name(entry.name or name), locator)
@@ -206,6 +210,9 @@ def read_item(item: ItemRow, base: Path, config: SourceConfig) -> list[ImageRow 
             fields[field_name] = tuple(filter(None, value))
         else:
             fields[field_name] = value
+    if "mask" in locator:
+        path, *listed = locator["mask"]
+        fields["mask"] = read_below(base, path, config.images, listed)
     metadata = EntryMetadata(**fields)
     if len(pictures) == 2:
         return read_pair(item, pictures, config, metadata)

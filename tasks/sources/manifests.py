@@ -97,7 +97,9 @@ def _stream_list(path: Path, file: BinaryIO) -> Iterator[Named]:
 def _stream_table(file: BinaryIO, separator: str) -> Iterator[Named]:
     """Yield the rows of a table with heads; empty cells are left out."""
     csv.field_size_limit(MAX_LINE_BYTES)
-    lines = io.TextIOWrapper(_Readable(file), encoding="utf-8-sig", errors="surrogateescape")
+    lines = io.TextIOWrapper(
+        io.BufferedReader(_Readable(file)), encoding="utf-8-sig", errors="surrogateescape"
+    )
     rows = csv.DictReader(lines, delimiter=separator)
     while True:
         try:

@@ -11,10 +11,11 @@ import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pairwright.schemas.config import ImagesConfig, SourceConfig
 from pairwright.schemas.rows import ImageRow, ItemRow, PairRow, make_key
@@ -27,11 +28,12 @@ from pairwright.tasks.images.decode import (
     render_image,
 )
 from pairwright.tasks.images.depth import BY_IMAGE, Rendered
+from pairwright.tasks.images.masks import encode_mask
 from pairwright.tasks.sources.reader import RefusedEntryError, escape_name, is_unicode
 
 EXTENSIONS = (
-    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"),
-    *(".avif", ".heic", ".heif", ".jxl"),
+    *(".jpg", ".jpeg", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif"),
+    *(".avif", ".heic", ".heif", ".jxl", ".jpe", ".jfif"),
 )
 """Extensions of images."""
 MAX_PATH = 4096
@@ -76,6 +78,8 @@ class EntryMetadata:
     change_types: tuple[str, ...] = ()
     split: str = ""
     """Split of a pair, by the source's own name."""
+    mask: bytes = b""
+    """Encoded image that is bright where the second image of a pair differs."""
     may_be_identical: bool = False
     """Whether the source states that nothing changed, so that two equal images are valid."""
 
@@ -126,9 +130,19 @@ def read_pair(
     (first, before), (second, after) = (
         _decode(item, picture, config, metadata) for picture in pictures
     )
+    change_mask = ""
+    change_types = metadata.change_types
+    if metadata.mask:
+        changed = _read_mask(metadata.mask, after)
+        change_mask = encode_mask(changed).model_dump_json()
+        if not changed.any():
+            change_types = tuple(dict.fromkeys((*change_types, "no_change")))
+    metadata = replace(metadata, change_types=change_types)
     if not metadata.may_be_identical and np.array_equal(before, after):
         raise RefusedEntryError("identical images", f"{first.name} and {second.name}")
     key = _pair_key(first, second, metadata)
+    if change_mask:
+        key = make_key("masked", key, change_mask)
     pair = PairRow(
         key=key,
         source_key=item.key,
@@ -142,10 +156,28 @@ def read_pair(
         instruction=metadata.instruction,
         change_types=metadata.change_types,
         split=SPLITS.get(metadata.split.lower(), ""),
+        change_mask=change_mask,
     )
     if first.key == second.key:
         return [first, pair]
     return [first, second, pair]
+
+
+def _read_mask(data: bytes, image: RGB) -> NDArray[np.bool_]:
+    """Return the bright pixels of a mask; ``RefusedEntryError`` if it is not of the image's size.
+
+    Masks of classes have small values: there, all but 0 count.
+    """
+    try:
+        values = decode_rgb(data).max(axis=2)
+    except RefusedImageError as refused:
+        raise RefusedEntryError("damaged mask", str(refused)) from refused
+    if values.shape != image.shape[:2]:
+        sizes = " and ".join(
+            f"{width} x {height}" for height, width in (values.shape, image.shape[:2])
+        )
+        raise RefusedEntryError("mask of another size", sizes)
+    return values > (127 if values.max() > 127 else 0)
 
 
 def _pair_key(first: ImageRow, second: ImageRow, metadata: EntryMetadata) -> str:

@@ -7,6 +7,7 @@ from pairwright.schemas.plugins import Registry
 from pairwright.tasks.sources import (
     cad_inst,
     folder,
+    folder_pairs,
     hub_tables,
     jsonl,
     localized_narratives,
@@ -30,6 +31,7 @@ _MODULES = (
     jsonl,
     cad_inst,
     pair_folders,
+    folder_pairs,
     hub_tables,
 )
 
