@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pairwright.flows.versions.version import Version
 from pairwright.schemas.arrow import R, add_missing_columns, from_table, schema_of
 from pairwright.schemas.errors import ConfigError
+from pairwright.tasks.images.plain import PlainImages
 from pairwright.tasks.store.index import columns_without
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from pairwright.flows.versions.show_rows import Card
 
 PLACE = "place in the table"
+IMAGE_COLUMNS = ("image", "patch")
+IMAGES_COLUMNS = ("images", "rejected_images")
+"""Columns of an encoded image, and of a list of them."""
 
 
 class Table(Generic[R]):
@@ -102,19 +106,22 @@ class Table(Generic[R]):
         return self.to_arrow(columns).to_pandas()
 
     def to_datasets(self, columns: Sequence[str] = ()) -> "datasets.Dataset":
-        """Return all rows as a dataset of the library ``datasets``, image bytes as images."""
+        """Return all rows as a dataset of the library ``datasets``, image bytes as images.
+
+        Images that it would show otherwise than models saw them are PNGs of what these saw.
+        """
         try:
             import datasets
         except ImportError as error:
             raise ConfigError(
                 "to_datasets() needs the package datasets: python -m pip install datasets"
             ) from error
-        arrow = self.to_arrow(columns)
+        arrow = _with_plain_images(self.to_arrow(columns))
         features = datasets.Features.from_arrow_schema(arrow.schema)
         for field in arrow.schema:
-            if field.name in ("image", "patch"):
+            if field.name in IMAGE_COLUMNS:
                 features[field.name] = datasets.Image()
-            elif field.name in ("images", "rejected_images"):
+            elif field.name in IMAGES_COLUMNS:
                 features[field.name] = datasets.List(datasets.Image())
         return datasets.Dataset(arrow).cast(features)
 
@@ -158,6 +165,22 @@ class Table(Generic[R]):
         from pairwright.flows.versions.show_rows import SHOWN, show_rows
 
         return show_rows(self.version, self.name, list(self[:SHOWN].rows()), total=len(self))
+
+
+def _with_plain_images(table: pa.Table) -> pa.Table:
+    """Return a table whose encoded images show all programs the same pixels."""
+    plain = PlainImages()
+    for index, field in enumerate(table.schema):
+        values: list[Any] = []
+        if field.name in IMAGE_COLUMNS:
+            values += [plain.make_plain(value) for value in table.column(index).to_pylist()]
+        elif field.name in IMAGES_COLUMNS:
+            for images in table.column(index).to_pylist():
+                values.append([plain.make_plain(image) for image in images])
+        else:
+            continue
+        table = table.set_column(index, field, pa.array(values, field.type))
+    return table
 
 
 class RowView(Generic[R]):

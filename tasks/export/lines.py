@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from pairwright.schemas.plain_text import to_json_line
 from pairwright.schemas.rows import PreferenceRow, make_key
 from pairwright.tasks.export.form import (
     ExportSettings,
@@ -109,7 +110,7 @@ class _Lines:
 
     def write(self, record: Record) -> None:
         shape = self._shape
-        line = json.dumps(record, ensure_ascii=False).encode()
+        line = to_json_line(record).encode()
         if not shape.between:
             line += b"\n"
         if self._file and self._is_full(len(line)):

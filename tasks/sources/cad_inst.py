@@ -52,7 +52,13 @@ log = logging.getLogger(__name__)
 
 ENDINGS = (".json", ".jsonl")
 COLUMNS = ("image", "conversations", "question", "text", "answer", "id", "question_id")
-ROLES = {"human": "user", "gpt": "assistant"}
+CONVERSATIONS = ("conversations", "messages")
+"""Names of the field of a conversation, LLaVA's and ShareGPT's, and OpenAI's."""
+ROLES = {
+    **dict.fromkeys(("human", "user"), "user"),
+    **dict.fromkeys(("gpt", "chatgpt", "assistant"), "assistant"),
+    "system": "system",
+}
 MAX_TURNS = 64
 MAX_CHARACTERS = 200_000
 MAX_LITERAL = 500_000
@@ -186,18 +192,21 @@ def _entry(value: object) -> AnnotatedItem:
             raise RefusedEntryError("not two images")
 
 
-def read_turns(record: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+def read_turns(record: dict[str, Any], *, with_system: bool = False) -> tuple[tuple[str, str], ...]:
     """Return roles and texts of a record's conversation, or of its question and answer.
 
-    At least one is an answer.
+    At least one is an answer. ``with_system``: a system message may come first.
     """
-    if "conversations" in record:
-        conversation = _value(record, "conversations")
+    name = next((name for name in CONVERSATIONS if name in record), "")
+    if name:
+        conversation = _value(record, name)
         if not isinstance(conversation, list | tuple):
             raise RefusedEntryError("damaged conversation")
         if not 0 < len(conversation) <= MAX_TURNS:
             raise RefusedEntryError("damaged conversation")
         turns = tuple(map(_turn, conversation))
+        if any(role == "system" for role, _ in turns[int(with_system) :]):
+            raise RefusedEntryError("damaged conversation", "a system message that is not first")
     else:
         question = record.get("question") or record.get("text")
         turns = (
@@ -213,12 +222,18 @@ def read_turns(record: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def _turn(turn: Any) -> tuple[str, str]:
     match turn:
-        case {"from": ("human" | "gpt") as role, "value": str() as text}:
-            if text.strip() and is_unicode(text):
-                return ROLES[role], text.strip()
-        case _:
+        case {"from": str() as role, "value": str() as text}:
             pass
-    raise RefusedEntryError("damaged conversation")
+        case {"role": str() as role, "content": str() as text}:
+            pass
+        case _:
+            raise RefusedEntryError("damaged conversation")
+    if role not in ROLES or not is_unicode(text):
+        raise RefusedEntryError("damaged conversation", f"role {escape_name(role[:50])}")
+    if not text.strip():
+        reason = "empty answer" if ROLES[role] == "assistant" else "empty question"
+        raise RefusedEntryError(reason)
+    return ROLES[role], text.strip()
 
 
 def _value(record: dict[str, Any], name: str) -> Any:

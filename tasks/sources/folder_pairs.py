@@ -181,7 +181,7 @@ def _make_pair(
     metadata = EntryMetadata(
         human_differences=tuple(texts),
         change_types=("no_change",) if is_unchanged else (),
-        may_be_identical=is_unchanged or bool(mask),
+        may_be_identical=is_unchanged,
     )
     return AnnotatedItem(
         name=name, images=images, metadata=metadata, mask=mask, remarks=tuple(remarks)

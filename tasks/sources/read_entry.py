@@ -131,13 +131,16 @@ def read_pair(
         _decode(item, picture, config, metadata) for picture in pictures
     )
     change_mask = ""
-    change_types = metadata.change_types
     if metadata.mask:
-        changed = _read_mask(metadata.mask, after)
-        change_mask = encode_mask(changed).model_dump_json()
-        if not changed.any():
-            change_types = tuple(dict.fromkeys((*change_types, "no_change")))
-    metadata = replace(metadata, change_types=change_types)
+        try:
+            changed = _read_mask(metadata.mask, after)
+        except RefusedEntryError as refused:
+            first = replace(first, remarks=(*first.remarks, str(refused)))
+        else:
+            change_mask = encode_mask(changed).model_dump_json()
+            if not changed.any():
+                types = tuple(dict.fromkeys((*metadata.change_types, "no_change")))
+                metadata = replace(metadata, change_types=types, may_be_identical=True)
     if not metadata.may_be_identical and np.array_equal(before, after):
         raise RefusedEntryError("identical images", f"{first.name} and {second.name}")
     key = _pair_key(first, second, metadata)
@@ -173,10 +176,8 @@ def _read_mask(data: bytes, image: RGB) -> NDArray[np.bool_]:
     except RefusedImageError as refused:
         raise RefusedEntryError("damaged mask", str(refused)) from refused
     if values.shape != image.shape[:2]:
-        sizes = " and ".join(
-            f"{width} x {height}" for height, width in (values.shape, image.shape[:2])
-        )
-        raise RefusedEntryError("mask of another size", sizes)
+        detail = f"{values.shape[1]} x {values.shape[0]}"
+        raise RefusedEntryError("mask of another size", detail)
     return values > (127 if values.max() > 127 else 0)
 
 

@@ -1,6 +1,8 @@
+import json
+
 import pytest
 
-from pairwright.schemas.plain_text import plain_text
+from pairwright.schemas.plain_text import plain_text, to_json_line
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,11 @@ def test_texts_that_are_one(first, second):
 )
 def test_texts_that_are_not(first, second):
     assert plain_text(first) != plain_text(second)
+
+
+def test_a_line_is_one_line_for_all_readers() -> None:
+    record = {"text": "one\u2028two\u2029three\x85four\nfive\u00e9"}
+    line = to_json_line(record)
+    assert len(line.splitlines()) == 1
+    assert json.loads(line) == record
+    assert "\u00e9" in line

@@ -16,6 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from pairwright.schemas.plain_text import to_json_line
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export.form import (
     ExportSettings,
@@ -65,7 +66,7 @@ def _to_records(row: PreferenceRow) -> list[tuple[str, dict[str, bytes]]]:
     for name in LISTS:
         record[name] = [asdict(element) for element in getattr(row, name)]
     files = name_images(row)
-    files["json"] = json.dumps(record, ensure_ascii=False).encode()
+    files["json"] = to_json_line(record).encode()
     members = {f"{row.key}.{suffix}": data for suffix, data in files.items()}
     return [(row.split, members)]
 

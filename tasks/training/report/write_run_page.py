@@ -24,6 +24,7 @@ import numpy as np
 from PIL import Image
 
 from pairwright.schemas.errors import ConfigError, StoreError
+from pairwright.schemas.plain_text import to_json_line
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.section import find_changes
 from pairwright.schemas.training import TrainConfig
@@ -170,7 +171,7 @@ def write_answers(folder: Path, rows: Iterable[tuple[str, str, str]]) -> None:
 
 
 def _to_line(key: str, text: str) -> str:
-    return json.dumps({"id": key, "text": text}, ensure_ascii=False) + "\n"
+    return to_json_line({"id": key, "text": text}) + "\n"
 
 
 def _write_image(folder: Path, image: bytes) -> str:

@@ -4,9 +4,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 import pairwright as pw
 from pairwright.schemas.rows import PairRow
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.part import Part, encode_part, read_about, read_part
 from tests.flows.conftest import build
 
 
@@ -121,3 +124,24 @@ def test_a_row_shows_its_card(rendered: Path, tmp_path: Path) -> None:
     image = dataset["images"][0]
     assert image.name in image.show().page
     assert "data:image/" in image.show().page
+
+
+def test_parts_of_an_earlier_release_lack_columns(rendered: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(rendered, out)
+    for path in (out / "tables/images").rglob("part-*.parquet"):
+        part = Part(Folder(str(out)), str(path.relative_to(out)))
+        table = read_part(part).drop_columns(["rendering", "remarks"])
+        part.folder.write(part.name, encode_part(table, read_about(part)))
+    images = pw.open(out)["images"]
+    assert {(row.rendering, row.remarks) for row in images} == {("", ())}
+    assert images.to_arrow()["remarks"].to_pylist() == [[]] * len(images)
+    assert pw.open(out).status().counts
+
+
+def test_a_dataset_shows_what_models_saw(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    Image.new("RGBA", (40, 30), (255, 0, 0, 0)).save(tmp_path / "in/clear.png")
+    build(tmp_path / "out", str(tmp_path / "in"), until="images", settings=["run.workers=1"])
+    (row,) = pw.open(tmp_path / "out")["images"].to_datasets()
+    assert row["image"].convert("RGB").getpixel((5, 5)) == (255, 255, 255)

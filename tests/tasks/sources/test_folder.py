@@ -119,3 +119,60 @@ def test_a_folder_that_cannot_be_listed_is_dropped(tmp_path, monkeypatch) -> Non
     source = Source("folder", tmp_path)
     assert source.reasons() == {"closed/": "unreadable folder"}
     assert list(source.keys()) == ["a.png"]
+
+
+def test_the_ending_does_not_decide_what_is_read(tmp_path) -> None:
+    put(tmp_path, "web.jpg", picture(1, kind="AVIF"))
+    put(tmp_path, "phone.HEIC", picture(2, kind="JPEG"))
+    put(tmp_path, "scan.dat", picture(3, kind="PNG"))
+    put(tmp_path, "plain", picture(4, kind="WEBP"))
+    put(tmp_path, "notes.dat", b"no image")
+    rows = Source("folder", tmp_path).rows()
+    assert {name: row.format for name, (row,) in rows.items()} == {
+        "phone.HEIC": "jpeg",
+        "plain": "webp",
+        "scan.dat": "png",
+        "web.jpg": "avif",
+    }
+
+
+def test_formats_without_their_package_are_dropped_by_name(tmp_path) -> None:
+    put(tmp_path, "a.png", picture())
+    put(tmp_path, "b.heic", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(40))
+    put(tmp_path, "c.jxl", b"\xff\x0a" + bytes(40))
+    reasons = Source("folder", tmp_path).reasons()
+    assert reasons == dict.fromkeys(("b.heic", "c.jxl"), "format needs a package")
+
+
+def write_metadata(root, ending, records):
+    import pandas as pd
+
+    frame = pd.DataFrame(records)
+    path = root / f"metadata.{ending}"
+    if ending == "csv":
+        frame.to_csv(path, index=False)
+    elif ending == "parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_json(path, orient="records", lines=True)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_an_imagefolder_has_captions(tmp_path, ending) -> None:
+    put(tmp_path, "deep/a.png", picture(1))
+    put(tmp_path, "deep/b/c.png", picture(2))
+    put(tmp_path, "other.png", picture(3))
+    records = [
+        {"file_name": "a.png", "text": "A dog, old.", "license": "CC0-1.0"},
+        {"file_name": "b/c.png", "text": None, "license": "CC0-1.0"},
+        {"file_name": "../other.png", "text": "No.", "license": ""},
+    ]
+    write_metadata(tmp_path / "deep", ending, records)
+    source = Source("folder", tmp_path)
+    rows = {name: row for name, (row,) in source.rows().items()}
+    assert rows["deep/a.png"].captions == ("A dog, old.",)
+    assert rows["deep/a.png"].licence == "CC0-1.0"
+    assert (rows["deep/b/c.png"].captions, rows["other.png"].captions) == ((), ())
+    write_metadata(tmp_path / "deep", ending, [{"file_name": "a.png", "text": "", "alt": "A cat."}])
+    (row, *_) = Source("folder", tmp_path, caption_column="alt").read()
+    assert row.captions == ("A cat.",)

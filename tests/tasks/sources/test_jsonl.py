@@ -1,5 +1,7 @@
 """Fields, pairs, splits and groups of manifests; lines that make no sense."""
 
+import gzip
+import json
 import os
 
 import pytest
@@ -170,3 +172,81 @@ def test_the_first_line_that_names_images_tells_the_kind(folder, first, kind) ->
     path = put_lines(folder, "m.jsonl", b"{", first, {"image1": "a.png", "image2": "b.png"})
     assert recognise_source(str(path)) == f"{kind}:{path}"
     assert recognise_source("/nowhere/m.jsonl") == "jsonl:/nowhere/m.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("fields", "captions", "count"),
+    [
+        ({"caption": float("nan")}, (), 1),
+        ({"caption": 5}, (), 1),
+        ({"caption": ["a", None]}, ("a",), 1),
+        ({"caption": {"en": "a"}}, (), 1),
+        ({"caption": "half \ud83d", "text": "whole"}, ("whole",), 1),
+        ({"caption": "a", "group": ["a"], "license": 1.5, "id": []}, ("a",), 3),
+        ({"caption": "a", "split": 0.5}, ("a",), 1),
+    ],
+)
+def test_a_bad_field_costs_the_field(folder, fields, captions, count) -> None:
+    line = json.dumps({"image": "a.png", **fields}).encode()
+    row = manifest(folder, line).row()
+    assert (row.key, row.captions) == (make_key(A), captions)
+    assert row.reason == "a field was not read"
+    assert len(row.remarks) == count
+    assert row.detail.startswith("a.png: ")
+
+
+def test_a_bad_field_of_a_pair_is_a_remark_on_its_first_image(folder) -> None:
+    line = {"image1": "a.png", "image2": "b.png", "difference": 7}
+    first, second, pair = manifest(folder, line, kind="jsonl-pairs").read()
+    assert (len(first.remarks), second.remarks, pair.human_differences) == (1, (), ())
+
+
+RECORDS = [{"image": "a.png", "caption": "A dog, old."}, {"image": "deep/c.png"}]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json", "csv", "tsv"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_manifests_of_other_forms(folder, ending, packed) -> None:
+    data = "\n".join(map(json.dumps, RECORDS))
+    if ending == "json":
+        data = json.dumps({"info": {}, "images": RECORDS})
+    elif ending in ("csv", "tsv"):
+        data = 'image,caption\na.png,"A dog, old."\ndeep/c.png,\n'
+        if ending == "tsv":
+            data = "image\tcaption\na.png\tA dog, old.\ndeep/c.png\t\n"
+    name = f"m.{ending}.gz" if packed else f"m.{ending}"
+    encoded = data.encode()
+    path = put(folder, name, gzip.compress(encoded) if packed else encoded)
+    assert recognise_source(str(path)) == f"jsonl:{path}"
+    first, second = Source("jsonl", path).read()
+    assert (first.captions, second.captions) == (("A dog, old.",), ())
+    assert second.key == make_key(C)
+
+
+def test_absolute_paths_inside_the_folder(folder, tmp_path) -> None:
+    put(tmp_path, "out.png", A)
+    lines = [{"image": str(folder / "a.png")}, {"image": str(tmp_path / "out.png")}]
+    source = manifest(folder, *lines)
+    assert source.keys() == {"a.png": [make_key(A)]}
+    assert source.reasons() == {"m.jsonl line 2": "path leaves the folder"}
+    whole = Source("jsonl", folder / "m.jsonl", images=str(tmp_path))
+    assert len(whole.keys()) == 2
+
+
+def test_addresses_are_refused_by_that_name(folder) -> None:
+    address = {"image": "https://pictures.example/a.png"}
+    with pytest.raises(SourceError, match="line 1: an address, not a path: download"):
+        manifest(folder, address, address).items()
+    (reason,) = manifest(folder, address, {"image": "a.png"}).reasons().values()
+    assert reason.startswith("an address, not a path")
+
+
+def test_damaged_manifests_are_named(folder) -> None:
+    for name, data in {
+        "cut.jsonl.gz": gzip.compress(b'{"image": "a.png"}\n' * 9)[:-9],
+        "not.csv.gz": b"image\na.png\n",
+        "cut.json": b'[{"image": "a.png"},',
+        "text.json": b'"a.png"',
+    }.items():
+        with pytest.raises(SourceError, match=name):
+            Source("jsonl", put(folder, name, data)).items()

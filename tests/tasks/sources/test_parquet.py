@@ -1,5 +1,6 @@
 """Columns found by type, splits by name, rows listed from footers; damaged and remote tables."""
 
+import base64
 import os
 from contextlib import suppress
 
@@ -274,3 +275,28 @@ def test_a_folder_of_tables_is_recognised_unless_it_has_images(tmp_path) -> None
     assert recognise_source(str(tmp_path)) == f"folder:{tmp_path}"
     with pytest.raises(SourceError, match=r"x-\*\.parquet"):
         tables(tmp_path / "x-*.parquet").items()
+
+
+MORE = pa.struct([("bytes", pa.binary()), ("path", pa.string()), ("width", pa.int32())])
+
+
+@pytest.mark.parametrize(
+    ("kind", "make"),
+    [
+        (MORE, lambda data: {"bytes": data, "path": None, "width": 32}),
+        (pa.list_(MORE), lambda data: [{"bytes": data, "path": None, "width": 32}]),
+        (pa.list_(pa.uint8()), list),
+        (pa.string(), lambda data: base64.b64encode(data).decode()),
+        (pa.string(), lambda data: f"data:image/png;base64,{base64.b64encode(data).decode()}"),
+        (
+            pa.struct([("bytes", pa.string()), ("name", pa.string())]),
+            lambda data: {"bytes": base64.b64encode(data).decode(), "name": "a"},
+        ),
+    ],
+    ids=["more fields", "list of structs", "numbers", "base64", "data address", "base64 inside"],
+)
+@pytest.mark.parametrize("named", ["", "image"])
+def test_images_in_other_forms(tmp_path, kind, make, named) -> None:
+    data = picture(3)
+    write_table(tmp_path / "a.parquet", {"image": [make(data)]}, types={"image": kind})
+    assert Source("parquet", tmp_path, image_column=named).row().key == make_key(data)

@@ -56,3 +56,45 @@ def test_a_bad_record_is_dropped_with_its_reason(tmp_path, record, reason) -> No
     (row,) = read_llava(write(tmp_path, record), seed=0)
     assert isinstance(row, Dropped)
     assert (row.source_key, row.reason) == ("mix.json#0", reason)
+
+
+SYSTEM = {"from": "system", "value": "Be brief."}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"conversations": [SYSTEM, *TALK]},
+        {"conversations": TALK, "system": "Be brief."},
+        {
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "<image>\nWhat is it?"},
+                {"role": "assistant", "content": "A dog."},
+            ]
+        },
+    ],
+)
+def test_a_system_message_comes_first(tmp_path, record) -> None:
+    (row,) = read_llava(write(tmp_path, {"image": "coco/1.png", **record}), seed=0)
+    assert [(turn.role, turn.text) for turn in row.prompt] == [
+        ("system", "Be brief."),
+        ("user", "<image>\nWhat is it?"),
+    ]
+    assert row.chosen == "A dog."
+
+
+@pytest.mark.parametrize(
+    ("turns", "reason"),
+    [
+        ([TALK[0], {"from": "gpt", "value": "  "}], "empty answer"),
+        ([{"from": "human", "value": ""}, TALK[1]], "empty question"),
+        ([*TALK, SYSTEM], "damaged conversation"),
+        ([{"from": "tool", "value": "7"}, *TALK], "damaged conversation"),
+    ],
+)
+def test_a_refusal_names_the_record(tmp_path, turns, reason) -> None:
+    (row,) = read_llava(write(tmp_path, {"id": "vg-17", "conversations": turns}), seed=0)
+    assert isinstance(row, Dropped)
+    assert row.reason == reason
+    assert row.detail.startswith("vg-17")

@@ -281,3 +281,22 @@ def test_tars_are_recognised_by_name_and_folders_by_what_they_hold(tmp_path) -> 
         assert recognise_source(place) == f"webdataset:{place}"
     (tmp_path / "a.png").write_bytes(b"")
     assert recognise_source(str(tmp_path)) == f"folder:{tmp_path}"
+
+
+@pytest.mark.parametrize(
+    ("stem", "member", "captions"),
+    [
+        ("latin", ("latin.txt", b"caf\xe9"), ()),
+        ("cut", ("cut.json", b'{"caption": '), ()),
+        ("empty", ("empty.json", b""), ()),
+        ("deep", ("deep.json", b"[" * 100_000), ()),
+        ("nan", ("nan.json", b'{"caption": NaN, "text": "A dog."}'), ("A dog.",)),
+        ("group", ("group.json", b'{"caption": "A dog.", "group": [1]}'), ("A dog.",)),
+        ("list", ("list.json", b"[1]"), ()),
+    ],
+)
+def test_a_bad_text_costs_the_text(tmp_path, stem, member, captions) -> None:
+    row = one_tar(tmp_path, (f"{stem}.png", PNG), member).row()
+    assert (row.key, row.captions) == (make_key(PNG), captions)
+    assert row.reason == "a field was not read"
+    assert member[0].partition(".")[0] in row.detail
