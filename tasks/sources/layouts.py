@@ -180,7 +180,7 @@ def make_item(
     except RefusedEntryError as refused:
         return list_item(kind, escape_name(name), {"name": name}, refused)
     metadata = asdict(replace(entry.metadata, split=split))
-    locator = {
+    locator: dict[str, Any] = {
         "images": [[path, *size_and_time(base, path)] for path in entry.images],
         "captions": entry.captions[: len(entry.images)],
         "about": {name: value for name, value in metadata.items() if value},
