@@ -6,7 +6,6 @@ no network.
 
 import csv
 import gzip
-import io
 import json
 import zlib
 from collections.abc import Iterator
@@ -97,10 +96,7 @@ def _stream_list(path: Path, file: BinaryIO) -> Iterator[Named]:
 def _stream_table(file: BinaryIO, separator: str) -> Iterator[Named]:
     """Yield the rows of a table with heads; empty cells are left out."""
     csv.field_size_limit(MAX_LINE_BYTES)
-    lines = io.TextIOWrapper(
-        io.BufferedReader(_Readable(file)), encoding="utf-8-sig", errors="surrogateescape"
-    )
-    rows = csv.DictReader(lines, delimiter=separator)
+    rows = csv.DictReader(_text_lines(file), delimiter=separator)
     while True:
         try:
             row = next(rows)
@@ -113,19 +109,13 @@ def _stream_table(file: BinaryIO, separator: str) -> Iterator[Named]:
         yield f"line {rows.line_num}", record
 
 
-class _Readable(io.RawIOBase):
-    """File of bytes whose lines are cut at their limit, so that none fills the memory."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+def _text_lines(file: BinaryIO) -> Iterator[str]:
+    """Yield the lines of a table; bytes that are not UTF-8 become surrogates."""
+    for number, line in stream_file_lines(file):
+        if line is None:
+            raise SourceError(f"line {number} of a table has more than {MAX_LINE_BYTES} bytes")
+        encoding = "utf-8-sig" if number == 1 else "utf-8"
+        yield line.decode(encoding, "surrogateescape")
 
 
 def _stream_parquet(path: Path) -> Iterator[Named]:
