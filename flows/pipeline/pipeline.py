@@ -141,7 +141,7 @@ def _idle(profile: Profile) -> set[str]:
     idle = set[str]()
     if not mined or profile.pairing != "similarity":
         idle |= {"similar_pairs", "matched_pairs"}
-    if all(reader.kind == "scenes" for reader in readers_of(source)):
+    if {reader.kind for reader in readers_of(source)} == {"scenes"}:
         idle.add("matched_pairs")  # worlds share their rooms
     if not mined or profile.pairing != "nouns":
         idle |= {"nouns", "noun_pairs"}

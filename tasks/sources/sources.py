@@ -68,9 +68,13 @@ def brings(config: SourceConfig, *, row_type: type[Row]) -> bool:
 
 
 def are_mined(config: SourceConfig) -> bool:
-    """Return whether pairs of a source's images are looked for: it brings none itself."""
+    """Return whether pairs of a source's images are looked for: it brings none itself.
+
+    Without a source yet, they are.
+    """
     paired = {PairRow, PreferenceRow}
-    return any(paired.isdisjoint(reader.brings) for reader in readers_of(config))
+    readers = readers_of(config)
+    return not readers or any(paired.isdisjoint(reader.brings) for reader in readers)
 
 
 def rows_per_shard(config: SourceConfig) -> int:
