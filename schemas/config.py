@@ -170,7 +170,7 @@ class PlantedConfig(Section):
 
     seed: FilledSeed = 0
     count: Count = 0
-    """Number of photographs of the source that get things, spread evenly over it; 0: all."""
+    """Number of photographs of the source that get things, drawn by their keys; 0: all."""
     photographs: Annotated[int, Field(ge=2, le=4)] = 2
     """Photographs made of each one of the source; the first drawn is paired with each other."""
     max_side: Annotated[int, Field(ge=256, le=4096)] = 1024

@@ -111,12 +111,23 @@ def run_audit(audit: Audit, executor: OpenExecutor | None = None) -> Audited:
         report = run_build(request, opened)
     # The current tables: an unfinished audit publishes no version.
     worth = measure_audit(open_present(pairs.folder))
-    mark = mark_writer(request.version.planned)
+    mark = _mark_audited(audit.version.profile, request.version.profile)
     write_audit(audit.version.folder, worth.as_json(), mark=mark)
     page = write_audit_page(
         audit.folder, worth, name=audit.version.folder.url, profile=audit.version.profile.name
     )
     return Audited(worth=worth, page=page, report=report)
+
+
+def _mark_audited(album: Profile, audited: Profile) -> str:
+    """Return the mark of the album's writer and checks, with the models that were audited.
+
+    A writer ``scene-graph`` beside the served one is the album's alone: nothing of it is audited.
+    """
+    writers = album.differences.writer
+    differences = audited.differences.model_copy(update={"writer": writers})
+    profile = audited.model_copy(update={"differences": differences})
+    return mark_writer(Pipeline(profile, LAST).plan())
 
 
 def measure_audit(version: Version) -> Worth:

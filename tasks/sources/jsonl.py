@@ -36,7 +36,7 @@ position. An invalid line is a dropped item; a field beside the image that canno
 field only, and the image has a remark. Local disks only.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -147,35 +147,33 @@ def _entry(record: Record, layout: DatasetLayout, *, pairs: bool) -> AnnotatedIt
     group = _group(record, remarks)
     licence = read_word(record, annotations.LICENCES, remarks)
     metadata = EntryMetadata(licence=licence, group=group)
-    if len(images) == 1:
-        captions = (read_texts(record, fields, remarks),)
-        return AnnotatedItem(
-            name=name,
-            images=images,
-            captions=captions,
-            metadata=metadata,
-            remarks=tuple(remarks),
-        )
-    instruction = " ".join(read_texts(record, ["instruction"], remarks))
-    types = read_texts(record, ["change_types"], remarks)
-    metadata = replace(
-        metadata,
-        origin="edit" if instruction else "given",
-        human_differences=read_texts(record, [*DIFFERENCES, *fields], remarks),
-        instruction=instruction,
-        change_types=types,
-        may_be_identical=record.get("no_change") is True or types == ("no_change",),
-    )
-    captions = (
-        read_texts(record, ["caption1"], remarks),
-        read_texts(record, ["caption2"], remarks),
-    )
+    caption_fields: list[Sequence[str]] = [fields]
+    if len(images) == 2:
+        caption_fields = [["caption1"], ["caption2"]]
+        metadata = _pair_metadata(record, metadata, fields, remarks)
+    captions = tuple(read_texts(record, names, remarks) for names in caption_fields)
     return AnnotatedItem(
         name=name,
         images=images,
         captions=captions,
         metadata=metadata,
         remarks=tuple(remarks),
+    )
+
+
+def _pair_metadata(
+    record: Record, metadata: EntryMetadata, fields: Sequence[str], remarks: list[str]
+) -> EntryMetadata:
+    """Return the metadata of a pair: how it differs, and what people wrote about that."""
+    instruction = " ".join(read_texts(record, ["instruction"], remarks))
+    types = read_texts(record, ["change_types"], remarks)
+    return replace(
+        metadata,
+        origin="edit" if instruction else "given",
+        human_differences=read_texts(record, [*DIFFERENCES, *fields], remarks),
+        instruction=instruction,
+        change_types=types,
+        may_be_identical=record.get("no_change") is True or types == ("no_change",),
     )
 
 

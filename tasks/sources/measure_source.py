@@ -7,6 +7,7 @@ number are then shown in one range, whichever pair or shard they are in.
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pairwright.schemas.arrow import from_table
 from pairwright.schemas.config import SourceConfig
@@ -41,14 +42,15 @@ def measure_source(folder: Folder, parts: Sequence[str], config: SourceConfig) -
 
 
 def _sample_items(folder: Folder, parts: Sequence[str]) -> Iterator[ItemRow]:
-    """Yield listed items at equal distances."""
-    counts: list[int] = []
-    tables = [read_part(Part(folder, name)) for name in parts]
-    counts = [len(table) for table in tables]
-    total = sum(counts)
-    chosen = np.unique(np.linspace(0, max(total - 1, 0), SAMPLE).astype(int))
-    start = 0
-    for table in tables:
-        inside = chosen[(chosen >= start) & (chosen < start + len(table))] - start
+    """Yield about ``SAMPLE`` listed items, from all parts; one part is in memory at a time."""
+    indices: list[int] = _choose_evenly(len(parts), SAMPLE).tolist()
+    chosen_parts = [parts[index] for index in indices]
+    for name in chosen_parts:
+        table = read_part(Part(folder, name))
+        inside = _choose_evenly(len(table), -(-SAMPLE // len(chosen_parts)))
         yield from from_table(table.take(inside), ItemRow)
-        start += len(table)
+
+
+def _choose_evenly(total: int, count: int) -> NDArray[np.int64]:
+    """Return ``count`` of ``total`` numbers at equal distances; all, if there are fewer."""
+    return np.unique(np.linspace(0, total - 1, min(count, total)).astype(np.int64))

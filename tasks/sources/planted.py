@@ -20,7 +20,9 @@ An item's key hashes the photograph's item, the settings, the releases of render
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from heapq import nsmallest
 from importlib.metadata import version
+from operator import attrgetter
 
 from pairwright.schemas.claims import content_changes
 from pairwright.schemas.config import PlantedConfig, SourceConfig
@@ -50,17 +52,11 @@ def list_items(config: SourceConfig, limit: int | None = None) -> Iterator[ItemR
     releases = (version("mitsuba"), version("pyoidn"))
     photographs: Iterable[ItemRow] = folder.list_items(config, limit)
     if settings.count:
-        photographs = choose_evenly(list(photographs), settings.count)
+        # Keys are hashes: a photograph that is added later replaces one at most.
+        photographs = nsmallest(settings.count, photographs, key=attrgetter("key"))
     for item in photographs:
         key = make_key("planted", PLANTED_VERSION, *releases, *identity, item.key)
         yield replace(item, key=key, source_key=key, subject=key)
-
-
-def choose_evenly(items: Sequence[ItemRow], count: int) -> Iterator[ItemRow]:
-    """Yield ``count`` items, or all if there are fewer, at equal distances."""
-    count = min(count, len(items))
-    for index in range(count):
-        yield items[index * len(items) // count]
 
 
 def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[ReadResult]:

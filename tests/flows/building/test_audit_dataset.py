@@ -11,15 +11,17 @@ from PIL import Image
 
 import pairwright as pw
 from pairwright.flows.building.audit_dataset import Audited, prepare_audit
+from pairwright.flows.building.make_request import request_of
+from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.sources.planted import list_items
-from pairwright.tasks.store.audits import read_audit
+from pairwright.tasks.store.audits import mark_writer, read_audit
 from tests.bench.audit_writers import ScriptedModels
 from tests.fixtures.chat_server import ChatServer, chat_server
 from tests.fixtures.command import run
 
 SETTINGS = (
-    *("captions.writer=served", "differences.writer=served"),
+    *("captions.writer=served", "differences.writer=scene-graph,served"),
     *("controls.enabled=true", "confirming.enabled=true"),
     *("planted.max_side=320", "planted.samples_per_pixel=2", "run.workers=1"),
 )
@@ -73,6 +75,14 @@ def test_it_is_repeated_at_no_cost(mixed_up) -> None:
     again = mixed_up.album.audit(pairs=PAIRS)
     assert again.worth == mixed_up.audited.worth
     assert count_questions(mixed_up.server) == before
+
+
+def test_its_mark_is_that_of_the_album(mixed_up) -> None:
+    album = mixed_up.album
+    built = request_of(Pipeline(album.profile, "differences"), album.folder).version
+    stored = read_audit(album.folder)
+    assert stored is not None
+    assert stored.mark == mark_writer(built.planned)
 
 
 def test_its_page_and_its_result_are_below_the_dataset(mixed_up) -> None:
