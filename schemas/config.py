@@ -179,6 +179,9 @@ class PlantedConfig(Section):
     """Light paths per pixel of a thing, before denoising."""
     no_change_share: Share = 0.15
     """Share of pairs that differ by light, focus or framing only."""
+    cutouts: str = ""
+    """File of annotations in COCO's layout, beside its photographs: half of the things are cut out
+    of these by their masks, and texts name them by their category. "": all things are rendered."""
 
 
 class RobustnessConfig(Section):

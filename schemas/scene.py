@@ -88,10 +88,11 @@ class SceneObject(Frozen):
     id: str
     shape: str
     """A noun in the singular that a caption can use ("ball", "mug", "sign")."""
-    colour: str
-    material: str
+    colour: str | None
+    material: str | None
     """An adjective: "metal", "rubber", "glass"..."""
-    size: Literal["small", "medium", "large"]
+    size: Literal["small", "medium", "large"] | None
+    """Of a thing cut out of another photograph, colour, material and size are ``None``."""
     facing: Literal["left", "right", "front", "back"] | None = None
     """Direction of its front in the photograph; ``None`` for shapes without a front."""
     pose: str | None = None

@@ -227,7 +227,10 @@ def _audit_profile(profile: Profile, folder: Path, *, planted: int) -> Profile:
     values: dict[str, Any] = {
         "source": f"planted:{(folder / PHOTOGRAPHS).absolute()}",
         "sources": (),
-        "planted": profile.planted.model_copy(update={"photographs": planted, "count": 0}),
+        # The judge of texts knows the nouns of rendered things only.
+        "planted": profile.planted.model_copy(
+            update={"photographs": planted, "count": 0, "cutouts": ""}
+        ),
         "differences": profile.differences.model_copy(update={"writer": writers}),
         "exclude": ExcludeConfig(),
         "filters": FiltersConfig(),

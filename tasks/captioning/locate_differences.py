@@ -171,7 +171,9 @@ def _tag(name: str, graph: SceneGraph | None) -> Tag:
     words = set(name.split())
     objects: list[str] = []
     for item in graph.objects if graph else ():
-        looks = {item.shape, item.colour, item.material, *SIZES[item.size].split("-")}
+        looks = {item.shape, item.colour, item.material}
+        if item.size is not None:
+            looks.update(SIZES[item.size].split("-"))
         if item.shape in words and words <= looks:
             objects.append(item.id)
     return Tag(name=name, score=1.0, tagger="nouns", objects=tuple(objects))

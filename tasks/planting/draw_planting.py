@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pairwright.schemas.scene import ChangeType, SceneChange
+from pairwright.tasks.planting.cut_things import CutThing
 from pairwright.tasks.planting.find_spots import Spot
 from pairwright.tasks.scenes import changes, plan, vocabulary
 from pairwright.tasks.scenes.pictures import Rng
@@ -23,6 +24,7 @@ MOST = 4
 ATTEMPTS = 20  # changes that are tried for one change
 PLACE = "a photograph"
 SHAPES = [shape for shape in vocabulary.SHAPES if shape != "sign"]
+CUT_SHARE = 0.5  # share of things of other photographs, where there are some
 SIGN_SHARE = 0.25  # share of things that are signs
 COLUMN_GAP = 0.06
 """A column is clear this far from the next, as a share of the width."""
@@ -40,6 +42,8 @@ class Planting:
     width: int
     """Of the photograph, in pixels."""
     next_id: int
+    cut_things: tuple[CutThing, ...] = ()
+    """Things of other photographs that may be planted."""
     changes: tuple[SceneChange, ...] = ()
     touched: frozenset[str] = frozenset()
     """Ids of the things that were changed: none is changed twice."""
@@ -79,12 +83,14 @@ def column_of(share: float) -> tuple[Column, bool]:
     return COLUMNS[index], is_clear
 
 
-def draw_planting(rng: Rng, spots: Sequence[Spot], width: int) -> Planting | None:
+def draw_planting(
+    rng: Rng, spots: Sequence[Spot], width: int, cut_things: Sequence[CutThing] = ()
+) -> Planting | None:
     """Return two to four things at spots; ``None``: too few spots, one must stay free."""
     if len(spots) <= FEWEST:
         return None
     count = int(rng.integers(FEWEST, min(MOST, len(spots) - 1) + 1))
-    planting = Planting((), {}, tuple(spots), width, next_id=1)
+    planting = Planting((), {}, tuple(spots), width, next_id=1, cut_things=tuple(cut_things))
     for _ in range(count):
         planting = _put_new(rng, planting) or planting
     if len(planting.things) < FEWEST:
@@ -146,8 +152,7 @@ def _put_new(rng: Rng, planting: Planting) -> Planting | None:
     """Return the planting with a new thing at a free spot, without a change."""
     if not planting.free:
         return None
-    shapes = ["sign"] if rng.random() < SIGN_SHARE else SHAPES
-    item = _draw_thing(rng, f"planted-{planting.next_id}", planting, shapes)
+    item = _draw_new(rng, planting)
     if item is None:
         return None
     spot, *free = planting.free
@@ -158,6 +163,23 @@ def _put_new(rng: Rng, planting: Planting) -> Planting | None:
         free=tuple(free),
         next_id=planting.next_id + 1,
     )
+
+
+def _draw_new(rng: Rng, planting: Planting) -> Thing | None:
+    name = f"planted-{planting.next_id}"
+    if planting.cut_things and rng.random() < CUT_SHARE:
+        return _draw_cut(rng, name, planting)
+    shapes = ["sign"] if rng.random() < SIGN_SHARE else SHAPES
+    return _draw_thing(rng, name, planting, shapes)
+
+
+def _draw_cut(rng: Rng, name: str, planting: Planting) -> Thing | None:
+    """Return a thing of another photograph whose noun no other thing has."""
+    nouns = {item.shape for item in planting.things}
+    choices = [item for item in planting.cut_things if item.shape not in nouns]
+    if not choices:
+        return None
+    return replace(plan.pick(rng, choices), id=name)
 
 
 def _add(rng: Rng, planting: Planting) -> Planting | None:
@@ -221,7 +243,7 @@ def _alter(name: ChangeType, values: Callable[[Rng, Thing], Sequence[Any]]) -> "
     """Return a change of the attribute that has the name of the change's type."""
 
     def alter(rng: Rng, planting: Planting) -> Planting | None:
-        items = [item for item in planting.untouched() if getattr(item, name)]
+        items = [item for item in planting.untouched() if _has(item, name)]
         if not items:
             return None
         old = plan.pick(rng, items)
@@ -236,6 +258,11 @@ def _alter(name: ChangeType, values: Callable[[Rng, Thing], Sequence[Any]]) -> "
         return None
 
     return alter
+
+
+def _has(item: Thing, name: str) -> bool:
+    """Return whether an attribute of a thing is known; of one that was cut out, none is."""
+    return bool(getattr(item, name)) and not isinstance(item, CutThing)
 
 
 def _exchange(

@@ -12,6 +12,12 @@ from pairwright.schemas.config import PlantedConfig
 from pairwright.schemas.scene import Covered, SceneChange, SceneGraph, SceneObject
 from pairwright.tasks.images.decode import RGB, encode_png
 from pairwright.tasks.images.masks import box_of, encode_mask
+from pairwright.tasks.planting.cut_things import (
+    Cutout,
+    CutThing,
+    cut_out,
+    draw_cut_things,
+)
 from pairwright.tasks.planting.draw_planting import (
     PLACE,
     Planting,
@@ -30,14 +36,17 @@ from pairwright.tasks.planting.plant import (
     find_direction,
     frame,
     plant,
+    render_cutout,
     render_thing,
 )
+from pairwright.tasks.planting.read_outlines import Outline
 from pairwright.tasks.scenes.pictures import Rng
 from pairwright.tasks.scenes.state import Mask, Thing
 from pairwright.tasks.scenes.vocabulary import SHAPES, Direction
 
 ATTEMPTS = 12
 WORLDS = 3  # bases that are tried
+MOST_CUT = 6  # things of other photographs that one photograph chooses from
 MIN_SHARE = 0.003
 """Least share of a photograph's pixels that a thing covers (ours): 49 x 48 of 1,024 x 768."""
 MIN_PIXELS = 300  # of a thing (ours): 20 x 15
@@ -46,7 +55,6 @@ MIN_CONTRAST = 25.0
 """Least contrast of a thing with what it covers: a black mug in the night sky is not seen."""
 MIN_LEVELS = 12.0
 """Least mean difference, in levels of 255, between a changed thing's pixels before and after."""
-LOOKS = ("id", "shape", "colour", "material", "size", "pose", "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +77,33 @@ class _Exposed:
 class Planter:
     """Plants things into one photograph; renders each thing at a spot once."""
 
-    def __init__(self, photograph: RGB, config: PlantedConfig, seeds: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        photograph: RGB,
+        config: PlantedConfig,
+        seeds: tuple[int, ...],
+        cut_things: Sequence[CutThing] = (),
+    ) -> None:
         self.photograph = photograph
         self._samples = config.samples_per_pixel
         self._seeds = seeds
         self._direction: Direction = find_direction(photograph)
         self._renders: dict[tuple[Thing, Spot], Render] = {}
+        self.cut_things = self._usable(cut_things)
+
+    def _usable(self, cut_things: Sequence[CutThing]) -> tuple[CutThing, ...]:
+        """Return the first few things that can be cut out; keep their pixels."""
+        self._cutouts: dict[Outline, Cutout] = {}
+        usable: list[CutThing] = []
+        for item in cut_things:
+            assert item.outline is not None
+            cutout = cut_out(item.outline)
+            if cutout is not None:
+                self._cutouts[item.outline] = cutout
+                usable.append(item)
+            if len(usable) == MOST_CUT:
+                break
+        return tuple(usable)
 
     def expose(self, planting: Planting) -> _Exposed | None:
         """Return the photograph with all things; ``None`` if one is cut off, hidden or tiny."""
@@ -100,7 +129,12 @@ class Planter:
 
     def _render(self, item: Thing, spot: Spot) -> Render:
         key = (item, spot)
-        if key not in self._renders:
+        if key in self._renders:
+            return self._renders[key]
+        if isinstance(item, CutThing):
+            assert item.outline is not None
+            self._renders[key] = render_cutout(self._cutouts[item.outline], spot)
+        else:
             camera = frame(item, spot, ELEVATION)
             seed = self._seeds[0]
             self._renders[key] = render_thing(
@@ -133,12 +167,18 @@ def photograph_planted(
     *,
     world: str,
     seeds: tuple[int, ...],
+    outlines: Sequence[Outline] = (),
+    name: str = "",
 ) -> list[PlantedPhotograph] | None:
     """Return photographs that differ by known changes, in an order that tells nothing.
 
+    Half of the things are cut out of the photographs of ``outlines``, if there are any, whose
+    own entry has the photograph's ``name``.
+
     ``None``: there is no room for enough things.
     """
-    planter = Planter(photograph, config, seeds)
+    drawn_things = draw_cut_things(np.random.default_rng(seeds), outlines, name)
+    planter = Planter(photograph, config, seeds, drawn_things)
     faces = find_faces(photograph)
     for attempt in range(WORLDS):
         rng = np.random.default_rng((*seeds, attempt))
@@ -188,7 +228,8 @@ def _develop_all(
 def _draw_base(rng: Rng, planter: Planter, faces: Sequence[Box]) -> _Exposed | None:
     for _ in range(ATTEMPTS):
         spots = find_spots(planter.photograph, rng, avoided=faces)
-        planting = draw_planting(rng, spots, planter.photograph.shape[1])
+        width = planter.photograph.shape[1]
+        planting = draw_planting(rng, spots, width, planter.cut_things)
         if planting is None:
             continue
         exposed = planter.expose(planting)
@@ -282,10 +323,17 @@ def _describe(item: Thing, mask: Mask, touched: Mask) -> SceneObject:
     centre = (x0 + x1) / 2 / mask.shape[1]
     column, is_clear = column_of(centre)
     facing = None
-    if SHAPES[item.shape].front:
+    is_rendered = not isinstance(item, CutThing)
+    if is_rendered and SHAPES[item.shape].front:
         facing, _ = FRONT.facing(item)
     return SceneObject(
-        **{name: getattr(item, name) for name in LOOKS},
+        id=item.id,
+        shape=item.shape,
+        colour=item.colour or None,
+        material=item.material or None,
+        size=item.size if is_rendered else None,
+        pose=item.pose,
+        text=item.text,
         facing=facing,
         column=column,
         depth=None,

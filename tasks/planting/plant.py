@@ -17,6 +17,7 @@ import pyoidn
 from numpy.typing import NDArray
 
 from pairwright.tasks.images.decode import RGB
+from pairwright.tasks.planting.cut_things import Cutout
 from pairwright.tasks.planting.find_spots import Spot
 from pairwright.tasks.scenes import render
 from pairwright.tasks.scenes.pictures import Rng, linear_colour
@@ -45,6 +46,11 @@ EXPOSURES = (0.1, 0.4)
 A thing in a darker place would not show its colour."""
 TONE = 0.25  # share of the place's hue that the thing's light takes
 NOISE_LIMIT = 4.0  # levels of 255
+CUT_HEIGHT = 0.95
+"""Longer side of a thing of another photograph, in metres of the toy world."""
+CONTACT = 0.55  # share of the light that such a thing takes from its foot
+FLATNESS = 0.3  # height of its shadow, as a share of the width
+HALF = 0.5  # least share of a pixel of a mask
 SOFTNESS = 0.6
 """Standard deviation of the blur of a thing, in pixels: photographs are softer than renders."""
 
@@ -119,6 +125,44 @@ def render_thing(
     column, row = camera.project(np.zeros(3))
     white = float(np.median(plane)) / FLOOR
     return Render(full / white, coverage, shadow, (round(float(column)), round(float(row))))
+
+
+def render_cutout(cutout: Cutout, spot: Spot) -> Render:
+    """Return a thing that was cut out of a photograph as if it were rendered at a spot.
+
+    Its longer side is at most ``CUT_HEIGHT`` metres of the toy world; it is never enlarged. Its
+    shadow is a soft one below its foot.
+    """
+    height, width = cutout.coverage.shape
+    factor = min(1.0, CUT_HEIGHT * spot.scale / max(height, width))
+    size = (max(1, round(width * factor)), max(1, round(height * factor)))
+    pixels = cv2.resize(cutout.pixels, size, interpolation=cv2.INTER_AREA)
+    small = cv2.resize(cutout.coverage, size, interpolation=cv2.INTER_AREA)
+    small[small < COVERED] = 0
+    side = round(1.6 * max(size))
+    left, top = (side - size[0]) // 2, (side - size[1]) // 2
+    inside = (slice(top, top + size[1]), slice(left, left + size[0]))
+    coverage = np.zeros((side, side), np.float32)
+    coverage[inside] = small
+    light = np.zeros((side, side, 3), np.float32)
+    own_light = float(np.clip(cutout.brightness, *EXPOSURES))
+    light[inside] = linear_colour(np.asarray(pixels, np.uint8)) * (FLOOR / own_light)
+    foot = (side // 2, top + size[1])
+    return Render(light, coverage, _cast_below(coverage, foot), foot)
+
+
+def _cast_below(coverage: Plane, foot: tuple[int, int]) -> Plane:
+    """Return the share of light that is left around the foot of a thing: an ellipse of shadow."""
+    side = coverage.shape[0]
+    base = coverage[max(0, foot[1] - side // 8) : foot[1]].max(axis=0) >= HALF
+    columns = np.flatnonzero(base)
+    middle = float(columns.mean()) if columns.size else foot[0]
+    across = max(columns.size, side // 8) / 2
+    x, y = np.meshgrid(np.arange(side), np.arange(side))
+    distance = ((x - middle) / across) ** 2 + ((y - foot[1]) / (FLATNESS * across)) ** 2
+    shadow = 1 - CONTACT * np.exp(-distance) * _fade(side)
+    shadow[shadow >= SHADOW] = 1
+    return shadow.astype(np.float32)
 
 
 def _light_plane(camera: CloseUp, direction: Direction) -> Plane:
@@ -218,7 +262,7 @@ def plant(
     after = np.clip(np.rint(blended), 0, 255).astype(np.uint8)
     planted = photograph.copy()
     planted[window] = np.where(touched[..., None], after, before)
-    mask = _embed(coverage >= 0.5, window, (height, width))
+    mask = _embed(coverage >= HALF, window, (height, width))
     is_whole = bool((coverage > 0).sum() == (rendered.coverage > 0).sum())
     return planted, Planted(mask, _embed(touched, window, (height, width)), is_whole)
 

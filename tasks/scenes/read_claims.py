@@ -8,14 +8,14 @@ is added to a file of ``prompts`` is read, too. Of descriptions in other words t
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
 from pairwright.prompts import difference_verbs, load_wordings
 from pairwright.schemas.claims import Claim, Relation, Selector
 from pairwright.schemas.phrases import SPOKEN as RELATIONS
-from pairwright.schemas.phrases import TAIL
+from pairwright.schemas.phrases import TAIL, plural
 from pairwright.schemas.scene import PLURALS, PREPOSITIONS
 from pairwright.tasks.scenes.read_phrases import (
     COUNTS,
@@ -54,7 +54,14 @@ PLURAL_POSES = {
 }
 WORDS: Mapping[str, Mapping[str, str]] = {**SPOKEN, "pose": {**POSES, **PLURAL_POSES}}
 """Words of each attribute, with the graph's value."""
-NOUNS = {**{plural: shape for shape, plural in PLURALS.items()}, **{name: name for name in PLURALS}}
+STAND_INS = ("nouna", "nounb", "nounc", "nound", "noune", "nounf", "noung", "nounh")
+"""Words that stand for nouns that the caller names."""
+NOUNS = {
+    **{words: shape for shape, words in PLURALS.items()},
+    **{shape: shape for shape in PLURALS},
+    **{f"{stand_in}s": stand_in for stand_in in STAND_INS},
+    **{stand_in: stand_in for stand_in in STAND_INS},
+}
 LIGHTS = {
     USUAL["light"],
     *(name for name in UNUSUAL if name.endswith("light")),
@@ -540,11 +547,35 @@ def _as_pattern(wording: str) -> str:
     return pattern
 
 
-def read_claims(text: str) -> Reading:
+def read_claims(text: str, nouns: Iterable[str] = ()) -> Reading:
     """Return the claims of a text of any kind; not understood: some clause is not in our words.
 
-    Such a text gives the claims of its other clauses.
+    Such a text gives the claims of its other clauses. ``nouns`` names things that are not rendered
+    ones, at most ``len(STAND_INS)``: those cut out of photographs.
     """
+    named = dict(zip(sorted(set(nouns) - set(PLURALS)), STAND_INS, strict=False))
+    if not named:
+        return _read_text(text)
+    for noun, stand_in in named.items():
+        text = re.sub(rf"\b{re.escape(plural(noun))}\b", f"{stand_in}s", text, flags=re.IGNORECASE)
+        text = re.sub(rf"\b{re.escape(noun)}\b", stand_in, text, flags=re.IGNORECASE)
+    reading = _read_text(text)
+    nouns_of = {stand_in: noun for noun, stand_in in named.items()}
+    claims = tuple(_with_nouns(claim, nouns_of) for claim in reading.claims)
+    return replace(reading, claims=claims)
+
+
+def _with_nouns(claim: Claim, nouns: Mapping[str, str]) -> Claim:
+    """Return the claim with nouns for their stand-ins."""
+    updates: dict[str, Selector] = {}
+    for name, selector in (("selector", claim.selector), ("other", claim.other)):
+        noun = nouns.get(selector.shape or "")
+        if noun is not None:
+            updates[name] = selector.model_copy(update={"shape": noun})
+    return claim.model_copy(update=updates)
+
+
+def _read_text(text: str) -> Reading:
     text = " ".join(text.split()) if "\n" not in text.strip() else text.strip()
     if len(text) > MOST_CHARACTERS or OPEN in text or CLOSE in text:
         return Reading((), understood=False)

@@ -6,6 +6,11 @@ three things were added, taken away, moved or exchanged, or have another colour,
 pose or text; or the light, the focus or the framing of the photograph. All texts are about the
 planted things and these changes, never about the rest of the photograph.
 
+With ``planted.cutouts``, a file in COCO's layout, half of the things are cut out of its photographs
+by their masks: a polygon or run lengths in one piece that does not touch the border, of a category
+that no rendered thing has and that is not annotated in the photograph itself. Of such a thing
+nothing but its noun is known: it is added, taken away, moved or exchanged.
+
 A thing stands where the photograph is plain, never on a face seen from the front (with the extra
 ``faces``), larger below than above, lit from the photograph's brighter side, whole and uncovered.
 
@@ -30,6 +35,7 @@ from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow,
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.images.decode import decode_rgb, encode_png
 from pairwright.tasks.images.scale import scale_down
+from pairwright.tasks.planting.read_outlines import Outline, hash_outlines, read_outlines
 from pairwright.tasks.sources import folder
 from pairwright.tasks.sources.reader import Reader, ReadResult
 
@@ -48,6 +54,7 @@ def list_items(config: SourceConfig, limit: int | None = None) -> Iterator[ItemR
         settings.max_side,
         settings.samples_per_pixel,
         settings.no_change_share,
+        *filter(None, [hash_outlines(settings.cutouts)]),
     )
     releases = (version("mitsuba"), version("pyoidn"))
     photographs: Iterable[ItemRow] = folder.list_items(config, limit)
@@ -74,9 +81,19 @@ def _plant(item: ItemRow, photograph: ImageRow, config: PlantedConfig) -> Iterat
     from pairwright.tasks.planting.photograph_planted import photograph_planted  # loads Mitsuba
 
     pixels = scale_down(decode_rgb(photograph.image), config.max_side)
+    outlines: tuple[Outline, ...] = ()
+    if config.cutouts:
+        outlines = read_outlines(config.cutouts, hash_outlines(config.cutouts))
     # The same photograph under another name gets the same things.
     number = int(photograph.key[:12], 16)
-    planted = photograph_planted(pixels, config, world=photograph.key, seeds=(config.seed, number))
+    planted = photograph_planted(
+        pixels,
+        config,
+        world=photograph.key,
+        seeds=(config.seed, number),
+        outlines=outlines,
+        name=photograph.name,
+    )
     if planted is None:
         yield Dropped(source_key=item.key, reason=NO_ROOM, detail=item.name)
         return

@@ -354,7 +354,7 @@ def _check_claims(text: str, graphs: Graphs) -> tuple[bool, int, int]:
 
     A true answer is specific to the order of the images.
     """
-    claims: Sequence[Claim] = read_claims(text).claims
+    claims: Sequence[Claim] = read_claims(text, _shapes_in(graphs)).claims
     if says_no_change(text.split(". ")[0]):  # in any words
         claims = [Claim(side=0, kind="no_change"), *claims]
     claims = list(dict.fromkeys(claims))
