@@ -282,7 +282,8 @@ def read_thing(text: str) -> NamedThing:
         raise UnreadError(text)
     determiner = (match["determiner"] or "").lower()
     count = _read_count(determiner)
-    is_plural = match["noun"].lower() not in PLURALS
+    noun = match["noun"].lower()
+    is_plural = NOUNS[noun] != noun
     if is_plural != (count is not None and count > 1) and determiner not in ("no", ""):
         raise UnreadError(text)
     if is_plural and not determiner:
