@@ -256,6 +256,9 @@ class SearchConfig(Section):
 
     k: Annotated[int, Field(ge=1, le=1024)] = 64
     """Neighbours kept per image and embedder, the image itself not counted."""
+    min_copy_similarity: Share = 0.99
+    """Images of one perceptual hash that are at least this similar in every space are copies: only
+    the one of the lowest key is searched and found. Never below ``mining.max_similarity``."""
     max_exact_images: Count = 200_000
     """Number of images up to which every pair is compared; above, an index of cells is searched."""
     probes: Annotated[int, Field(ge=0, le=65536)] = 0
@@ -588,6 +591,12 @@ class Profile(Section):
         return NEAR_COPIES.format(
             ", matching keypoints other views of the same objects" if self.matching.enabled else ""
         )
+
+    @property
+    def searching(self) -> SearchConfig:
+        """Return the settings of the search: images that may pair are no copies."""
+        bound = max(self.search.min_copy_similarity, self.mining.max_similarity)
+        return self.search.model_copy(update={"min_copy_similarity": bound})
 
     @property
     def uniting(self) -> UnitingConfig:
