@@ -181,6 +181,23 @@ class PlantedConfig(Section):
     """Share of pairs that differ by light, focus or framing only."""
 
 
+class TilesConfig(Section):
+    """Tiles that pairs of large images are cut into, the same windows of both."""
+
+    size: Count = 0
+    """Width and height of a tile in pixels; smaller images are one tile. 0: pairs are not cut."""
+    overlap: Count = 0
+    """Pixels that a tile shares with the next one."""
+
+    @model_validator(mode="after")
+    def _tiles_advance(self) -> Self:
+        if self.size and self.overlap >= self.size:
+            raise ValueError(f"overlap {self.overlap} must be below size {self.size}")
+        if self.overlap and not self.size:
+            raise ValueError("overlap needs a size of the tiles")
+        return self
+
+
 class RobustnessConfig(Section):
     """Corruption of a source's images and texts, to measure robustness (paper 001, A.3)."""
 
@@ -215,6 +232,15 @@ class SourceConfig(Section):
     robustness: Annotated[
         RobustnessConfig, Field(exclude_if=lambda value: value.is_off), Filled("robustness")
     ] = RobustnessConfig()
+    align: Annotated[bool, UNSET, Filled("mining.align")] = False
+    tiles: Annotated[
+        TilesConfig, Field(exclude_if=lambda value: not value.size), Filled("tiles")
+    ] = TilesConfig()
+
+    @property
+    def cuts_pairs(self) -> bool:
+        """Return whether pairs are aligned or cut into tiles."""
+        return self.align or bool(self.tiles.size)
 
 
 class EmbeddingConfig(ModelSection):
@@ -308,7 +334,12 @@ class MiningConfig(Section):
     normalised: bool = True
     """Whether unit vectors are clustered, or raw ones (the stored norm multiplied back)."""
     seed: FilledSeed = 0
-    uncounted: ClassVar[frozenset[str]] = frozenset({"max_pairs_per_image", "max_pairs_per_group"})
+    align: bool = False
+    """Whether the second image of a pair that a source brings is warped onto the first, and both
+    are cropped to what they share (ours), where keypoints fit one homography or shift."""
+    uncounted: ClassVar[frozenset[str]] = frozenset(
+        {"max_pairs_per_image", "max_pairs_per_group", "align"}
+    )
 
 
 class KeypointsConfig(Section):
@@ -502,6 +533,7 @@ class Profile(Section):
     reading: ReadingConfig = ReadingConfig()
     scenes: ScenesConfig = ScenesConfig()
     planted: PlantedConfig = PlantedConfig()
+    tiles: TilesConfig = TilesConfig()
     robustness: RobustnessConfig = RobustnessConfig()
     embedding: EmbeddingConfig = EmbeddingConfig()
     exclude: ExcludeConfig = ExcludeConfig()
@@ -570,6 +602,8 @@ class Profile(Section):
             scenes=self.complete(self.scenes),
             planted=self.complete(self.planted),
             robustness=self.robustness,
+            align=self.mining.align,
+            tiles=self.tiles,
         )
 
     @property
