@@ -214,6 +214,16 @@ class RobustnessConfig(Section):
         return self.corruption == "none" and not self.word_share
 
 
+class SourceRule(Section):
+    """Rule of one kind of source, in a dataset of several sources."""
+
+    weight: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of its items that are read, drawn by their keys; 1: all."""
+    split: Literal["", "published", "drawn", "train", "validation", "test"] = ""
+    """Split of its pairs: that of the source, one that is drawn, or one for all; empty: as
+    `preferences.split` says."""
+
+
 class SourceConfig(Section):
     """Input of the sources stage; made of other sections.
 
@@ -221,10 +231,15 @@ class SourceConfig(Section):
     items' keys identify what is rendered. Without corruption, `robustness` counts as absent.
     """
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"path", "further", "scenes", "planted"})
+    uncounted: ClassVar[frozenset[str]] = frozenset(
+        {"path", "further", "scenes", "planted", "weights"}
+    )
     kind: Annotated[str, Filled("source_kind")]
     path: Annotated[str, Filled("source_path")]
     further: Annotated[Names, Filled("sources")] = ()
+    weights: Annotated[dict[str, float], UNSET, Filled("per_source")] = Field(
+        default_factory=dict[str, float]
+    )
     images: Annotated[ImagesConfig, Filled("images")]
     reading: Annotated[ReadingConfig, Filled("reading")]
     scenes: Annotated[ScenesConfig, Filled("scenes")]
@@ -476,6 +491,9 @@ class PreferencesConfig(Section):
     seed: FilledSeed = 0
     split: Literal["published", "drawn"] = "published"
     """Whether pairs keep the splits of their source, if it has at least two; others are drawn."""
+    split_of: Annotated[dict[str, str], UNSET, Filled("per_source")] = Field(
+        default_factory=dict[str, str]
+    )
     validation_share: Share = 0.1
     """Share of the components (connected pairs) that go to the validation split."""
     test_share: Share = 0.1
@@ -524,6 +542,9 @@ class Profile(Section):
     """Source when the command line names none (``kind:path``)."""
     sources: Names = ()
     """Further sources of the same dataset (``kind:path``), read after ``source``."""
+    per_source: dict[str, SourceRule] = Field(default_factory=dict[str, SourceRule])
+    """Weights and splits of sources, by their kinds: `{spot-the-diff: {weight: 0.5, split:
+    test}}`."""
     seed: Seed = 0
     """Seed of everything that is drawn: scenes, clusters, the wording of prompts, samples,
     splits."""
@@ -597,6 +618,7 @@ class Profile(Section):
             kind=self.source_kind,
             path=self.source_path,
             further=self.sources,
+            weights={kind: rule.weight for kind, rule in self.per_source.items()},
             images=self.images,
             reading=self.reading,
             scenes=self.complete(self.scenes),
@@ -605,6 +627,12 @@ class Profile(Section):
             align=self.mining.align,
             tiles=self.tiles,
         )
+
+    @property
+    def splitting(self) -> PreferencesConfig:
+        """Return the settings for splitting pairs."""
+        rules = {kind: rule.split for kind, rule in self.per_source.items() if rule.split}
+        return self.complete(self.preferences).fill(split_of=rules)
 
     @property
     def shown_ranges(self) -> str:

@@ -196,7 +196,19 @@ def with_source(profile: Profile, sources: Sequence[str], planted: int = 0) -> P
     updates |= {"source": first, "sources": tuple(further)}
     profile = profile.model_copy(update=updates)
     _check_cutting(profile)
+    _check_rules(profile)
     return profile
+
+
+def _check_rules(profile: Profile) -> None:
+    """Refuse a rule for a kind of source that the dataset is not made of."""
+    kinds = {source.partition(":")[0] for source in profile.all_sources}
+    unknown = sorted(profile.per_source.keys() - kinds)
+    if unknown:
+        raise ConfigError(
+            f"per_source.{unknown[0]}: no source is of this kind; choose from "
+            f"{', '.join(sorted(kinds))}"
+        )
 
 
 def _check_cutting(profile: Profile) -> None:
