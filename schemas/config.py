@@ -184,6 +184,23 @@ class PlantedConfig(Section):
     of these by their masks, and texts name them by their category. "": all things are rendered."""
 
 
+class TilesConfig(Section):
+    """Tiles that pairs of large images are cut into, the same windows of both."""
+
+    size: Count = 0
+    """Width and height of a tile in pixels; smaller images are one tile. 0: pairs are not cut."""
+    overlap: Count = 0
+    """Pixels that a tile shares with the next one."""
+
+    @model_validator(mode="after")
+    def _tiles_advance(self) -> Self:
+        if self.size and self.overlap >= self.size:
+            raise ValueError(f"overlap {self.overlap} must be below size {self.size}")
+        if self.overlap and not self.size:
+            raise ValueError("overlap needs a size of the tiles")
+        return self
+
+
 class RobustnessConfig(Section):
     """Corruption of a source's images and texts, to measure robustness (paper 001, A.3)."""
 
@@ -200,6 +217,16 @@ class RobustnessConfig(Section):
         return self.corruption == "none" and not self.word_share
 
 
+class SourceRule(Section):
+    """Rule of one kind of source, in a dataset of several sources."""
+
+    weight: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of its items that are read, drawn by their keys; 1: all."""
+    split: Literal["", "published", "drawn", "train", "validation", "test"] = ""
+    """Split of its pairs: that of the source, one that is drawn, or one for all; empty: as
+    `preferences.split` says."""
+
+
 class SourceConfig(Section):
     """Input of the sources stage; made of other sections.
 
@@ -207,10 +234,15 @@ class SourceConfig(Section):
     items' keys identify what is rendered. Without corruption, `robustness` counts as absent.
     """
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"path", "further", "scenes", "planted"})
+    uncounted: ClassVar[frozenset[str]] = frozenset(
+        {"path", "further", "scenes", "planted", "weights"}
+    )
     kind: Annotated[str, Filled("source_kind")]
     path: Annotated[str, Filled("source_path")]
     further: Annotated[Names, Filled("sources")] = ()
+    weights: Annotated[dict[str, float], UNSET, Filled("per_source")] = Field(
+        default_factory=dict[str, float]
+    )
     images: Annotated[ImagesConfig, Filled("images")]
     reading: Annotated[ReadingConfig, Filled("reading")]
     scenes: Annotated[ScenesConfig, Filled("scenes")]
@@ -218,6 +250,15 @@ class SourceConfig(Section):
     robustness: Annotated[
         RobustnessConfig, Field(exclude_if=lambda value: value.is_off), Filled("robustness")
     ] = RobustnessConfig()
+    align: Annotated[bool, UNSET, Filled("mining.align")] = False
+    tiles: Annotated[
+        TilesConfig, Field(exclude_if=lambda value: not value.size), Filled("tiles")
+    ] = TilesConfig()
+
+    @property
+    def cuts_pairs(self) -> bool:
+        """Return whether pairs are aligned or cut into tiles."""
+        return self.align or bool(self.tiles.size)
 
 
 class EmbeddingConfig(ModelSection):
@@ -259,6 +300,9 @@ class SearchConfig(Section):
 
     k: Annotated[int, Field(ge=1, le=1024)] = 64
     """Neighbours kept per image and embedder, the image itself not counted."""
+    min_copy_similarity: Share = 0.99
+    """Images of one perceptual hash that are at least this similar in every space are copies: only
+    the one of the lowest key is searched and found. Never below ``mining.max_similarity``."""
     max_exact_images: Count = 200_000
     """Number of images up to which every pair is compared; above, an index of cells is searched."""
     probes: Annotated[int, Field(ge=0, le=65536)] = 0
@@ -308,7 +352,12 @@ class MiningConfig(Section):
     normalised: bool = True
     """Whether unit vectors are clustered, or raw ones (the stored norm multiplied back)."""
     seed: FilledSeed = 0
-    uncounted: ClassVar[frozenset[str]] = frozenset({"max_pairs_per_image", "max_pairs_per_group"})
+    align: bool = False
+    """Whether the second image of a pair that a source brings is warped onto the first, and both
+    are cropped to what they share (ours), where keypoints fit one homography or shift."""
+    uncounted: ClassVar[frozenset[str]] = frozenset(
+        {"max_pairs_per_image", "max_pairs_per_group", "align"}
+    )
 
 
 class KeypointsConfig(Section):
@@ -445,6 +494,9 @@ class PreferencesConfig(Section):
     seed: FilledSeed = 0
     split: Literal["published", "drawn"] = "published"
     """Whether pairs keep the splits of their source, if it has at least two; others are drawn."""
+    split_of: Annotated[dict[str, str], UNSET, Filled("per_source")] = Field(
+        default_factory=dict[str, str]
+    )
     validation_share: Share = 0.1
     """Share of the components (connected pairs) that go to the validation split."""
     test_share: Share = 0.1
@@ -493,6 +545,9 @@ class Profile(Section):
     """Source when the command line names none (``kind:path``)."""
     sources: Names = ()
     """Further sources of the same dataset (``kind:path``), read after ``source``."""
+    per_source: dict[str, SourceRule] = Field(default_factory=dict[str, SourceRule])
+    """Weights and splits of sources, by their kinds: `{spot-the-diff: {weight: 0.5, split:
+    test}}`."""
     seed: Seed = 0
     """Seed of everything that is drawn: scenes, clusters, the wording of prompts, samples,
     splits."""
@@ -502,6 +557,7 @@ class Profile(Section):
     reading: ReadingConfig = ReadingConfig()
     scenes: ScenesConfig = ScenesConfig()
     planted: PlantedConfig = PlantedConfig()
+    tiles: TilesConfig = TilesConfig()
     robustness: RobustnessConfig = RobustnessConfig()
     embedding: EmbeddingConfig = EmbeddingConfig()
     exclude: ExcludeConfig = ExcludeConfig()
@@ -565,12 +621,21 @@ class Profile(Section):
             kind=self.source_kind,
             path=self.source_path,
             further=self.sources,
+            weights={kind: rule.weight for kind, rule in self.per_source.items()},
             images=self.images,
             reading=self.reading,
             scenes=self.complete(self.scenes),
             planted=self.complete(self.planted),
             robustness=self.robustness,
+            align=self.mining.align,
+            tiles=self.tiles,
         )
+
+    @property
+    def splitting(self) -> PreferencesConfig:
+        """Return the settings for splitting pairs."""
+        rules = {kind: rule.split for kind, rule in self.per_source.items() if rule.split}
+        return self.complete(self.preferences).fill(split_of=rules)
 
     @property
     def shown_ranges(self) -> str:
@@ -591,6 +656,12 @@ class Profile(Section):
         return NEAR_COPIES.format(
             ", matching keypoints other views of the same objects" if self.matching.enabled else ""
         )
+
+    @property
+    def searching(self) -> SearchConfig:
+        """Return the settings of the search: images that may pair are no copies."""
+        bound = max(self.search.min_copy_similarity, self.mining.max_similarity)
+        return self.search.model_copy(update={"min_copy_similarity": bound})
 
     @property
     def uniting(self) -> UnitingConfig:

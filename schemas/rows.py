@@ -262,6 +262,12 @@ class PairRow(Row):
     """The nouns that both images' captions share, if they were paired by nouns."""
     change_mask: str = ""
     """Where the second image differs, as the source gave it: run lengths as JSON (``Mask``)."""
+    window: tuple[int, ...] = ()
+    """Pixels x0, y0, x1, y1 of the source's first image that both images show, the last two
+    exclusive; empty: all."""
+    transform: tuple[float, ...] = ()
+    """Homography, 3 x 3 row by row, from pixels of the source's first image to those of its second,
+    by which the second was warped onto the first; empty: it was not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

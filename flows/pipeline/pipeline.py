@@ -14,7 +14,7 @@ from pairwright.flows.pipeline.load_profile import load_profile
 from pairwright.flows.pipeline.stages import BY_NAME, GROUPS, RESULTS, STAGES, TABLES
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError, SourceError
-from pairwright.schemas.rows import NeighbourRow, PreferenceRow
+from pairwright.schemas.rows import NeighbourRow, PairRow, PreferenceRow
 from pairwright.tasks.sources.readers import recognise_source
 from pairwright.tasks.sources.sources import are_mined, brings, readers_of
 from pairwright.tasks.store.stage import LISTING, NO_INPUTS, Inputs, Planned, Stage, plan_stage
@@ -193,7 +193,35 @@ def with_source(profile: Profile, sources: Sequence[str], planted: int = 0) -> P
         if not profile.differences.is_composed:
             writers = ("scene-graph", *profile.differences.writer)
             updates["differences"] = profile.differences.model_copy(update={"writer": writers})
-    return profile.model_copy(update={**updates, "source": first, "sources": tuple(further)})
+    updates |= {"source": first, "sources": tuple(further)}
+    profile = profile.model_copy(update=updates)
+    _check_cutting(profile)
+    _check_rules(profile)
+    return profile
+
+
+def _check_rules(profile: Profile) -> None:
+    """Refuse a rule for a kind of source that the dataset is not made of."""
+    kinds = {source.partition(":")[0] for source in profile.all_sources}
+    unknown = sorted(profile.per_source.keys() - kinds)
+    if unknown:
+        raise ConfigError(
+            f"per_source.{unknown[0]}: no source is of this kind; choose from "
+            f"{', '.join(sorted(kinds))}"
+        )
+
+
+def _check_cutting(profile: Profile) -> None:
+    """Refuse to align or cut pairs of sources that bring none."""
+    config = profile.source_config
+    if not config.cuts_pairs or brings(config, row_type=PairRow):
+        return
+    setting = "mining.align" if config.align else "tiles.size"
+    raise ConfigError(
+        f"{setting}: the images of {profile.source} are paired after they are read; mine them "
+        "first, export the pairs (--table pairs), and build those: `pairwright build "
+        "parquet-pairs:EXPORT`"
+    )
 
 
 def _planted_source(source: str) -> str:

@@ -31,15 +31,15 @@ def export(
         Option(
             "--format",
             "-f",
-            help="hf, trl, llamafactory, ms-swift, rlaif-v, llava, webdataset or openai-batch "
-            "(`pairwright formats`).",
+            help="hf, trl, llamafactory, ms-swift, rlaif-v, llava, webdataset, openai-batch, edit, "
+            "omniedit, fiftyone or label-studio (`pairwright formats`).",
         ),
     ] = "hf",
     table: Annotated[
         str,
         Option(
-            help="hf: another table with its images: pairs, captions, differences, comparisons or "
-            "questions."
+            help="hf: another table with its images: images, masks, pairs, captions, differences, "
+            "comparisons or questions."
         ),
     ] = "",
     licence: Annotated[

@@ -18,6 +18,7 @@ from pairwright.tasks.export.export_rows import (
 )
 from pairwright.tasks.export.form import ExportSettings, Form
 from pairwright.tasks.export.formats import check_target, choose_form
+from pairwright.tasks.export.forms.table import OF_IMAGES
 from pairwright.tasks.export.tally_rows import EVERYTHING, ExportedDataset, Selection, Tally
 from pairwright.tasks.report.measure_health import measure_health
 from pairwright.tasks.report.measure_writing import measure_writing, say_writing
@@ -73,11 +74,12 @@ def export_dataset(
             verify=config.verify,
             processor=processor,
         )
+        tables = {planned.stage.name: planned for planned in version.planned}
         if chosen.reads == "preferences":
             writers = [one for one in version.planned if one.stage.writes is PreferenceRow]
-            groups = stream_preferences(build, writers[-1])
+            about_pairs = tables if chosen.knows_pairs else None
+            groups = stream_preferences(build, writers[-1], about_pairs)
         else:
-            tables = {planned.stage.name: planned for planned in version.planned}
             groups = stream_table(build, tables, chosen.reads, decisions)
         return export_rows(groups, Path(target), order=options, watch=watch)
 
@@ -185,7 +187,7 @@ def _check_options(form: Form, config: ExportConfig, version: Version) -> None:
 def _inapplicable_options(config: ExportConfig, version: Version) -> list[str]:
     """Return the given options that select rows by what a table other than preferences lacks."""
     selection = config.selection
-    of_pairs = config.table != "captions"
+    of_pairs = config.table not in OF_IMAGES
     tables = {planned.stage.name for planned in version.planned}
     has_splits = of_pairs and (config.table == "pairs" or "splits" in tables)
     options = {

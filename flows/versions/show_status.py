@@ -5,14 +5,15 @@ For people, scripts, notebooks and Prefect.
 
 import html
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from pairwright.flows.pipeline.pipeline import check_tables
-from pairwright.flows.versions.version import open_present
+from pairwright.flows.versions.version import Version, open_present
 from pairwright.schemas.arrow import R
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import ImageRow, PairRow, RemovalRow
@@ -24,7 +25,7 @@ from pairwright.tasks.store.gates import Verdict, read_verdict
 from pairwright.tasks.store.ledger import DUPLICATE, Counts
 from pairwright.tasks.store.manifest import MANIFEST, MARKER, find_damage
 from pairwright.tasks.store.open_tables import ITEMS, Build, table_folders
-from pairwright.tasks.store.snapshot import find_live, latest_snapshot
+from pairwright.tasks.store.snapshot import find_live, latest_snapshot, stream_live
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.store.verify import find_faults
 from pairwright.tasks.training.runs import RETRIEVER, RUNS
@@ -117,6 +118,8 @@ class Status:
     counts: Sequence[Counts]
     held: Sequence[str]  # why the last build was not published, and what to do; empty: it was
     damaged: Sequence[str] = ()  # a message for each damaged file, if that was checked
+    sources: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Images by the kind of their source, of a dataset of several."""
 
     @property
     def unfinished(self) -> int:
@@ -139,7 +142,16 @@ class Status:
             "snapshot": self.version,
             "stages": stages,
             "held": list(self.held),
+            "sources": dict(self.sources),
         }
+
+    @property
+    def source_lines(self) -> list[str]:
+        """Return the line that counts images by source; none of a single source."""
+        if not self.sources:
+            return []
+        counts = ", ".join(f"{kind} {count:,}" for kind, count in self.sources.items())
+        return [f"images by source: {counts}"]
 
     def __repr__(self) -> str:
         heads, *rows = stage_table(self.counts)
@@ -147,11 +159,12 @@ class Status:
         for row in rows:
             cells = zip(heads, row, strict=True)
             lines.append(", ".join(f"{head} {cell}" for head, cell in cells if cell))
-        return "\n".join([*lines, *self.unfinished_lines, *self.held])
+        return "\n".join([*lines, *self.source_lines, *self.unfinished_lines, *self.held])
 
     def _repr_html_(self) -> str:
         notes = "".join(
-            f"<p>{html.escape(line)}</p>" for line in (*self.unfinished_lines, *self.held)
+            f"<p>{html.escape(line)}</p>"
+            for line in (*self.source_lines, *self.unfinished_lines, *self.held)
         )
         return show_stages(self.dataset, self.version, self.counts) + notes
 
@@ -166,12 +179,30 @@ def look_at_status(folder: Folder, *, verify: bool = False) -> Status:
         held = list(say_held(read_verdict(folder), number, folder.url))
         stated = present.stated_counts(snapshot) if snapshot and not verify else None
         counts = present.stage_counts() if stated is None else stated
+        sources = _count_sources(present) if present.profile.sources else {}
     except StoreError:
         if not damaged:
             raise
         # unknown; the messages say why
         return Status(dataset=folder.url, version=0, counts=[], held=[], damaged=damaged)
-    return Status(dataset=folder.url, version=number, counts=counts, held=held, damaged=damaged)
+    return Status(
+        dataset=folder.url,
+        version=number,
+        counts=counts,
+        held=held,
+        damaged=damaged,
+        sources=sources,
+    )
+
+
+def _count_sources(version: Version) -> dict[str, int]:
+    """Return the number of live images by the kind of their source."""
+    images = version.find_stage(read_items.IMAGES.name)
+    counts: Counter[str] = Counter()
+    with version.resolved() as (build, _):
+        for table in stream_live(build, images, ["source"]):
+            counts.update(table.column("source").to_pylist())
+    return dict(sorted(counts.items()))
 
 
 def _verify(folder: Folder) -> Iterator[str]:

@@ -14,7 +14,14 @@ from typing import Any
 from pairwright.schemas.arrow import from_table, schema_of
 from pairwright.schemas.decisions import UNDECIDED, Decisions, edit_row
 from pairwright.schemas.errors import ConfigError, ValidationError
-from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, SplitRow, Turn
+from pairwright.schemas.rows import (
+    DifferenceRow,
+    ImageRow,
+    PairRow,
+    PreferenceRow,
+    SplitRow,
+    Turn,
+)
 from pairwright.tasks.export.form import (
     BrokenRowError,
     ExportSettings,
@@ -24,9 +31,11 @@ from pairwright.tasks.export.form import (
     refuse_control_rows,
 )
 from pairwright.tasks.export.formats import check_target, write_marker
-from pairwright.tasks.export.forms.table import INTERNAL, ShownRow
+from pairwright.tasks.export.forms.table import BYTES, INTERNAL, OF_IMAGES, ShownRow
+from pairwright.tasks.export.paired_row import as_paired, find_edits
 from pairwright.tasks.export.tally_rows import EVERYTHING, ExportedDataset, Selection, Tally
 from pairwright.tasks.export.write_card import write_readme
+from pairwright.tasks.images.regions import list_regions
 from pairwright.tasks.store.index import columns_without
 from pairwright.tasks.store.manifest import README
 from pairwright.tasks.store.open_tables import Build
@@ -105,10 +114,51 @@ def verify_export(
         )
 
 
-def stream_preferences(build: Build, preferences: Planned) -> Iterator[list[PreferenceRow]]:
-    """Yield the live preferences of a stage, a row group at a time."""
+def stream_preferences(
+    build: Build, preferences: Planned, stages: Mapping[str, Planned] | None = None
+) -> Iterator[list[PreferenceRow]]:
+    """Yield the live preferences of a stage, a row group at a time.
+
+    With the ``stages`` of the build, each has what is known of its pair.
+    """
     for table in stream_live(build, preferences, schema_of(PreferenceRow).names):
-        yield list(from_table(table, PreferenceRow))
+        rows = list(from_table(table, PreferenceRow))
+        if stages is None:
+            yield rows
+            continue
+        known = find_known(build, stages, [row.subject for row in rows])
+        yield [replace(as_paired(row), **known.get(row.subject, {})) for row in rows]
+
+
+def find_known(
+    build: Build, stages: Mapping[str, Planned], subjects: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Return what is known of some pairs, as fields of ``PairedRow``."""
+    if "pairs" not in stages:
+        return {}
+    pairs = list(find_live(build, stages["pairs"], PairRow, subjects=subjects))
+    image_keys: list[str] = []
+    for pair in pairs:
+        image_keys += (pair.first, pair.second)
+    rows = find_live(
+        build, stages["images"], ImageRow, subjects=image_keys, without=("image", "captions")
+    )
+    images = {row.key: row for row in rows}
+    texts: dict[str, str] = {}
+    if "differences" in stages:
+        for row in find_live(build, stages["differences"], DifferenceRow, subjects=subjects):
+            texts[row.subject] = row.text
+    known: dict[str, dict[str, Any]] = {}
+    for pair in pairs:
+        both = (images[pair.first], images[pair.second])
+        graphs = (both[0].graph, both[1].graph)
+        sources = [image.source for image in both]
+        known[pair.key] = {
+            "regions": list_regions(pair, graphs),
+            "edits": find_edits(pair, graphs, sources),
+            "difference": texts.get(pair.key, ""),
+        }
+    return known
 
 
 def stream_table(
@@ -120,17 +170,20 @@ def stream_table(
     without a split is for training.
     """
     table_stage = stages[name]
-    columns = columns_without(table_stage.stage.writes, INTERNAL)
+    columns = columns_without(table_stage.stage.writes, (*INTERNAL, *BYTES))
     for table in stream_live(build, table_stage, columns):
         records = table.to_pylist()
         subjects = [record["subject"] for record in records]
         images = _find_images(build, stages, subjects)
         splits = _find_splits(build, stages, subjects)
+        known: dict[str, dict[str, Any]] = {}
+        if name not in OF_IMAGES:
+            known = find_known(build, stages, subjects)
         rows: list[ShownRow] = []
         for record in records:
             subject = record["subject"]
             row = _show_row(record, images[subject], splits.get(subject), decisions)
-            rows.append(row)
+            rows.append(replace(row, **known.get(subject, {})))
         yield rows
 
 
@@ -139,8 +192,9 @@ def _find_images(
 ) -> dict[str, list[ImageRow]]:
     """Return the two images of each subject that is a pair, or the image of any other."""
     keys = {subject: [subject] for subject in subjects}
-    for pair in find_live(build, stages["pairs"], PairRow, subjects=subjects):
-        keys[pair.key] = [pair.first, pair.second]
+    if "pairs" in stages:
+        for pair in find_live(build, stages["pairs"], PairRow, subjects=subjects):
+            keys[pair.key] = [pair.first, pair.second]
     image_keys = [key for subject_keys in keys.values() for key in subject_keys]
     rows = find_live(
         build, stages["images"], ImageRow, subjects=image_keys, without=("captions", "graph")

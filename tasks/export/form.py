@@ -140,6 +140,8 @@ class Form:
     one."""
     needs_model: bool = False
     """Whether its rows name a model."""
+    knows_pairs: bool = False
+    """Whether it is given what is known of each row's pair: regions and edits (``PairedRow``)."""
     packages: tuple[str, ...] = ()
     """Packages of its consumer that ``check`` imports; TRL's collator needs a processor."""
 

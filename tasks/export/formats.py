@@ -7,10 +7,14 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.plugins import Registry
 from pairwright.tasks.export.form import Form
 from pairwright.tasks.export.forms import (
+    edit,
+    fiftyone,
     hf,
+    label_studio,
     llamafactory,
     llava,
     ms_swift,
+    omniedit,
     openai_batch,
     rlaif_v,
     trl,
@@ -19,7 +23,10 @@ from pairwright.tasks.export.forms import (
 from pairwright.tasks.export.forms.table import table_form
 from pairwright.tasks.store.manifest import MARKER, README, list_files
 
-_FORMS = (hf, trl, llamafactory, ms_swift, rlaif_v, llava, webdataset, openai_batch)
+_FORMS = (
+    *(hf, trl, llamafactory, ms_swift, rlaif_v, llava, webdataset, openai_batch),
+    *(edit, omniedit, fiftyone, label_studio),
+)
 FORMATS = Registry("formats", Form, (module.FORM for module in _FORMS))
 
 

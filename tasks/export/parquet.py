@@ -7,7 +7,7 @@ are images.
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pairwright.schemas.rows import PreferenceRow, Turn
+from pairwright.tasks.export.coco import COCO, CocoFile, check_coco, make_record
 from pairwright.tasks.export.form import (
     SPLITS,
     ExportSettings,
+    Files,
     RowWriter,
+    UnheldError,
     check_answer,
     check_control,
     check_image,
@@ -26,6 +29,7 @@ from pairwright.tasks.export.form import (
     require,
     wrap_row_errors,
 )
+from pairwright.tasks.export.paired_row import PairedRow
 
 ROWS_PER_GROUP = 100
 BYTES_PER_GROUP = 64 << 20
@@ -50,7 +54,22 @@ IMAGE: Feature = {"_type": "Image"}
 IMAGES = list_feature(IMAGE)
 MESSAGES = list_feature({"role": TEXT, "content": list_feature({"type": TEXT, "text": TEXT})})
 """TRL's messages: the content is a list, in the prompt with an ``image`` slot per image."""
-ARROW = {"string": pa.string(), "float32": pa.float32(), "int32": pa.int32(), "bool": pa.bool_()}
+ARROW = {
+    "string": pa.string(),
+    "float32": pa.float32(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "bool": pa.bool_(),
+}
+REGIONS = list_feature(
+    {
+        "image": value_feature("int32"),
+        "label": TEXT,
+        "box": list_feature(value_feature("int32")),
+        "mask": TEXT,
+    }
+)
+"""Places where the images differ."""
 IMAGE_CELL = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
@@ -102,20 +121,71 @@ def answer_messages(text: str) -> list[Record]:
     return [message(Turn(role="assistant", text=text))] if text else []
 
 
+def region_cells(row: PreferenceRow) -> list[Record]:
+    """Return where a row's images differ as the cell of a column of regions."""
+    cells: list[Record] = []
+    regions = row.regions if isinstance(row, PairedRow) else None
+    for region in regions or ():
+        cell = {
+            "image": region.side,
+            "label": region.label,
+            "box": list(region.box),
+            "mask": region.mask.model_dump_json(),
+        }
+        cells.append(cell)
+    return cells
+
+
 def open_parquet(
-    schema: pa.Schema, to_record: Callable[[PreferenceRow, ExportSettings], Record]
+    schema: pa.Schema,
+    to_record: Callable[[PreferenceRow, ExportSettings], Record],
+    *,
+    with_coco: bool = False,
 ) -> Callable[[Path, ExportSettings], Any]:
-    """Return the opener of a Parquet form with these columns."""
+    """Return the opener of a Parquet form with these columns, a record for each row.
+
+    ``with_coco``: beside it, where images differ is written as COCO's JSON.
+    """
+
+    def to_records(row: PreferenceRow, setting: ExportSettings) -> list[Record]:
+        return [to_record(row, setting)]
+
+    return open_records(schema, to_records, with_coco=with_coco)
+
+
+def open_records(
+    schema: pa.Schema,
+    to_records: Callable[[PreferenceRow, ExportSettings], Sequence[Record]],
+    *,
+    with_coco: bool = False,
+) -> Callable[[Path, ExportSettings], Any]:
+    """Return the opener of a Parquet form with these columns, some records for each row."""
 
     def opens(folder: Path, setting: ExportSettings) -> AbstractContextManager[RowWriter]:
-        writer = RowWriter(
-            lambda row: [(row.split, to_record(row, setting))],
-            lambda split: _Parquet(folder / "data", split, schema, setting.bytes_per_file),
-            names=SPLITS,
-        )
-        return closing(writer)
+        def write_row(row: PreferenceRow) -> list[tuple[str, Any]]:
+            records: list[tuple[str, Any]] = []
+            for record in to_records(row, setting):
+                records.append((row.split, record))
+            if with_coco and isinstance(row, PairedRow) and row.regions is not None:
+                # a row with a damaged image is in the table alone
+                with suppress(UnheldError):
+                    records.append((f"{COCO}/{row.split}", make_record(row, file_names(row))))
+            return records
+
+        def open_files(name: str) -> Files:
+            if name.startswith(f"{COCO}/"):
+                return CocoFile(folder / f"{name}.json")
+            return _Parquet(folder / "data", name, schema, setting.bytes_per_file)
+
+        return closing(RowWriter(write_row, open_files, names=SPLITS))
 
     return opens
+
+
+def file_names(row: PreferenceRow) -> list[str]:
+    """Return the names of a row's images in the columns of images."""
+    images = zip(row.images, row.image_keys, strict=True)
+    return [f"{key}.{ending_of(image)}" for image, key in images]
 
 
 class _Parquet:
@@ -191,7 +261,9 @@ class _Parquet:
 
 
 def _cells_of(value: Any) -> list[Any]:
-    """Return the images of a cell of an image column, which has one or a list."""
+    """Return the images of a cell of an image column, which has one, none or a list."""
+    if value is None:
+        return []
     return value if isinstance(value, list) else [value]
 
 
@@ -218,7 +290,7 @@ def read_parquet(
     """Return the reader of a Parquet form; ``check`` checks a row with a processor.
 
     Rows are streamed by ``datasets``; the columns of images are decoded one by one to find a broken
-    one.
+    one. COCO's files beside them are checked against the images of their split.
     """
 
     def check_folder(folder: Path, processor: Any) -> Iterator[str]:
@@ -228,6 +300,7 @@ def read_parquet(
         with wrap_row_errors("datasets cannot load it"):
             splits = datasets.load_dataset(str(folder), streaming=True)
         for split, rows in splits.items():
+            paths: set[str] = set()
             for number, row in enumerate(_undecoded(rows, str(split))):
                 where = f"{split}, row {number}"
                 with wrap_row_errors(where):
@@ -235,10 +308,15 @@ def read_parquet(
                         cells = _cells_of(row[name])
                         for cell in cells:
                             check_image(cell["bytes"])
+                            paths.add(cell["path"])
                         pictures = map(decode, cells)
                         row[name] = [picture.convert("RGB") for picture in pictures]
                     check(row, processor)
                 yield where
+            annotations = folder / COCO / f"{split}.json"
+            if annotations.is_file():
+                with wrap_row_errors(f"{COCO}/{split}.json"):
+                    list(check_coco(annotations, paths.__contains__))
 
     return check_folder
 

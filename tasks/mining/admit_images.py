@@ -31,12 +31,13 @@ from pairwright.schemas.rows import (
     QualityRow,
     make_key,
 )
+from pairwright.tasks.mining.find_copies import ROUNDING
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.snapshot import find_live, stream_live
 from pairwright.tasks.store.stage import Planned, Stage, Uses
-from pairwright.tasks.store.vectors import KEY_TYPE, Vectors
+from pairwright.tasks.store.vectors import KEY_TYPE, Vectors, to_units
 
 Flags = NDArray[np.bool_]
 BLOCK = 128
@@ -266,6 +267,7 @@ class DuplicateSearch:
         bound: float,
     ) -> None:
         self._bound = bound
+        self._least = min(bound, 1 - ROUNDING)
         self._keys = keys
         used = [space for name, space in spaces.items() if name != perceptual_hash.NAME]
         is_in_space = [np.isin(keys, space.keys) for space in used]
@@ -299,7 +301,7 @@ class DuplicateSearch:
         """Return the vectors of images in each space."""
         vectors: list[NDArray[np.float32]] = []
         for matrix, rows in zip(self._matrices, self._rows, strict=True):
-            units = matrix[rows[images]]
+            units = to_units(matrix[rows[images]])
             vectors.append(units.astype(np.float32))
         return vectors
 
@@ -314,7 +316,7 @@ class DuplicateSearch:
         columns = np.arange(len(self._positions))[block]
         is_similar = columns < pending[:, None]
         for vectors, others in zip(queries, self._vectors(block), strict=True):
-            is_similar &= vectors @ others.T >= self._bound
+            is_similar &= vectors @ others.T >= self._least
         return is_similar
 
 

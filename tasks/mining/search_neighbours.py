@@ -3,10 +3,13 @@
 The result is stored before any threshold, so that thresholds can change without searching again. Up
 to ``max_exact_images`` images the search is exact. Above, an index of cells is searched, one cell
 in 16; its recall is measured on a sample and stored in the rows, with a warning below 0.99.
+
+Copies of one picture are found first: one of them is searched and found, and the others are dropped
+rows, so that many copies of one picture do not fill the lists of others.
 """
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,6 +31,7 @@ from pairwright.schemas.rows import (
     Row,
     make_key,
 )
+from pairwright.tasks.mining.find_copies import find_copies
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.models.search_index import (
     count_devices,
@@ -42,6 +46,7 @@ from pairwright.tasks.store.vectors import Vectors
 
 log = logging.getLogger(__name__)
 PAIRED = "image of a pair that a source brought"
+COPY = "copy of another image"
 PAIR_IMAGES = ("first", "second")
 NONE = no_rows(schema_of(PairRow)).select(PAIR_IMAGES)
 REST = tuple(name for name in schema_of(PairRow).names if name not in PAIR_IMAGES)
@@ -61,20 +66,11 @@ class SpaceSearch:
     """Cells of the index; 0: an exact search."""
     recall: float = 1.0
 
-    def neighbours_of(
-        self, row_index: int, paired: Collection[str] = ()
-    ) -> tuple[tuple[str, ...], tuple[float, ...]]:
-        """Return the keys of an image's neighbours, and their cosines; of ``paired`` ones none."""
+    def neighbours_of(self, row_index: int) -> tuple[str, ...]:
+        """Return the keys of an image's neighbours."""
         near = self.near[row_index]
         keys = self.keys[near[near >= 0]].tolist()
-        names: list[str] = []
-        cosines: list[float] = []
-        for key, cosine in zip(keys, self.similarities_of(row_index), strict=True):
-            name = key.decode()
-            if name not in paired:
-                names.append(name)
-                cosines.append(cosine)
-        return tuple(names), tuple(cosines)
+        return tuple(key.decode() for key in keys)
 
     def similarities_of(self, row_index: int) -> tuple[float, ...]:
         """Return the cosines of all of an image's neighbours."""
@@ -93,21 +89,53 @@ def search_neighbours(
 ) -> Iterator[NeighbourRow | Dropped]:
     """Yield the ``k`` nearest other images of each row's ``subject`` in every space.
 
-    Images of ``given`` pairs, which a source has paired itself, have no neighbours and are none.
+    Images of ``given`` pairs, which a source has paired itself, and copies have no neighbours and
+    are none.
     """
+    reasons = _leave_out(vectors, config, given)
+    anchors = [row for row in rows if row.subject not in reasons]
+    results: dict[str, SpaceSearch] = {}
+    for name, space in vectors.items():
+        if anchors and name != perceptual_hash.NAME:
+            kept = [key.decode() not in reasons for key in space.keys.tolist()]
+            searched = space.select(np.array(kept, dtype=bool))
+            results[name] = _search(anchors, config, space=searched, name=name)
+    anchor_rows = iter(_make_rows(anchors, results, config))
+    for row in rows:
+        if row.subject in reasons:
+            yield Dropped(source_key=row.key, reason=reasons[row.subject])
+        else:
+            yield next(anchor_rows)
+
+
+def _leave_out(
+    vectors: Mapping[str, Vectors], config: SearchConfig, given: pa.Table
+) -> dict[str, str]:
+    """Return the reason why each image is left out that is not searched, by its key."""
     paired = {*given.column("first").to_pylist(), *given.column("second").to_pylist()}
-    spaces = {name: space for name, space in vectors.items() if name != perceptual_hash.NAME}
-    names = tuple(spaces)
-    results = [_search(rows, config, space=space, name=name) for name, space in spaces.items()]
+    reasons = dict.fromkeys(paired, PAIRED)
+    first = next(iter(vectors.values()), None)
+    if first is None:
+        return reasons
+    keys = [key.decode() for key in first.keys.tolist()]
+    usable = np.array([key not in paired for key in keys], dtype=bool)
+    copies = find_copies(vectors, config.min_copy_similarity, usable)
+    for position in np.flatnonzero(copies).tolist():
+        reasons[keys[position]] = f"{COPY} (search.min_copy_similarity)"
+    return reasons
+
+
+def _make_rows(
+    anchors: Sequence[Row], searches: Mapping[str, SpaceSearch], config: SearchConfig
+) -> Iterator[NeighbourRow]:
+    """Yield the neighbours of each anchor in all spaces."""
+    names = tuple(searches)
+    results = list(searches.values())
     cells = tuple(result.cells for result in results)
     recalls = tuple(float(np.float32(result.recall)) for result in results)
-    for row_index, row in enumerate(rows):
-        if row.subject in paired:
-            yield Dropped(source_key=row.key, reason=PAIRED)
-            continue
-        found = [result.neighbours_of(row_index, paired) for result in results]
-        neighbours = tuple(keys for keys, _ in found)
-        similarities = tuple(cosines for _, cosines in found)
+    for row_index, row in enumerate(anchors):
+        neighbours = tuple(result.neighbours_of(row_index) for result in results)
+        similarities = tuple(result.similarities_of(row_index) for result in results)
         yield NeighbourRow(
             key=make_key(
                 "neighbours",
@@ -200,12 +228,12 @@ def _log_recall(text: str, recall: float, *, probes: int, cells: int) -> None:
 
 STAGE = Stage(
     name="neighbours",
-    version=2,
+    version=3,
     group="mining",
     reads={"admitted": AdmittedRow},
     writes=NeighbourRow,
     function=search_neighbours,
-    config=lambda profile: profile.search,
+    config=lambda profile: profile.searching,
     uses=(
         Uses(
             table="embeddings",

@@ -4,7 +4,8 @@ Reads all ``PairRow`` at once, writes ``SplitRow``. Pairs that share an image or
 world, a video) are one connected component; a component's split is drawn from the hash of its
 smallest image key and the seed, so that it does not depend on the rest of the collection. If the
 sources name splits, a component keeps the one that they name; of several, the last of ``ORDER``
-counts: nothing that shares an image with a published test is training data.
+counts: nothing that shares an image with a published test is training data. A rule for one kind of
+source (``per_source``) comes first.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,12 +35,17 @@ def split_pairs(
     It is decided from ``first``, ``second`` and ``split`` of all pairs.
     """
     components = find_components(everything, images)
+    rules = find_rules(images, components, config.split_of)
     published: Mapping[str, str] = {}
-    if config.split == "published":
+    if "published" in (config.split, *rules.values()):
         published = named_splits(everything, components)
     for pair in rows:
         component = components[pair.first]
-        split = published.get(component) or draw_split(component, config)
+        split = rules.get(component, config.split)
+        if split == "published":
+            split = published.get(component, "")
+        if split not in ORDER:
+            split = draw_split(component, config)
         key = make_key(pair.key, component, split)
         yield SplitRow(
             key=key,
@@ -100,6 +106,24 @@ def named_splits(pairs: pa.Table, components: Mapping[str, str]) -> dict[str, st
 
 
 ORDER = ("train", "validation", "test")  # of several splits of a component, the last counts
+RULES = ("drawn", "published", *ORDER)  # likewise of several rules
+
+
+def find_rules(
+    images: pa.Table, components: Mapping[str, str], split_of: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the rule of each component with images of a kind of source that has one."""
+    rules: dict[str, str] = {}
+    if not split_of:
+        return rules
+    columns = (images.column(name).to_pylist() for name in ("subject", "source"))
+    for image, kind in zip(*columns, strict=True):
+        rule = split_of.get(kind, "")
+        component = components.get(image, "")
+        if rule and component:
+            known = rules.get(component, rule)
+            rules[component] = max(rule, known, key=RULES.index)
+    return rules
 
 
 def draw_split(component: str, config: PreferencesConfig) -> str:
@@ -115,7 +139,9 @@ def draw_split(component: str, config: PreferencesConfig) -> str:
 PAIR_REST = tuple(
     name for name in schema_of(PairRow).names if name not in ("first", "second", "split")
 )
-IMAGE_REST = tuple(name for name in schema_of(ImageRow).names if name not in ("subject", "group"))
+IMAGE_REST = tuple(
+    name for name in schema_of(ImageRow).names if name not in ("subject", "group", "source")
+)
 
 STAGE = Stage(
     name="splits",
@@ -124,7 +150,7 @@ STAGE = Stage(
     reads={"pairs": PairRow},
     writes=SplitRow,
     function=split_pairs,
-    config=lambda profile: profile.complete(profile.preferences),
+    config=lambda profile: profile.splitting,
     uses=(
         Uses(table="pairs", row=PairRow, kind="table", without=PAIR_REST, name="everything"),
         Uses(table="images", row=ImageRow, kind="table", without=IMAGE_REST),

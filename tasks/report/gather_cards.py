@@ -16,7 +16,6 @@ from jinja2 import Environment
 from PIL import Image
 
 from pairwright.schemas.checks import MEANINGS
-from pairwright.schemas.claims import content_changes
 from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions
 from pairwright.schemas.rows import (
     CaptionRow,
@@ -32,8 +31,9 @@ from pairwright.schemas.rows import (
     SplitRow,
     make_key,
 )
-from pairwright.schemas.scene import SceneGraph
+from pairwright.schemas.scene import Mask
 from pairwright.tasks.images.decode import decode_rgb
+from pairwright.tasks.images.regions import changed_objects, same_world
 from pairwright.tasks.pages.environment import LOOKS, make_environment
 from pairwright.tasks.report.card_removals import RemovalsView, Steps, view_removals
 from pairwright.tasks.report.card_texts import PREFERENCE_IMAGES, Texts, mark_words, split_sides
@@ -170,7 +170,7 @@ def _view_pair(
     texts = rows.texts
     preference = texts.preferences.get(key)
     both = rows.images[pair.first], rows.images[pair.second]
-    images = _view_images(both, texts, pictures)
+    images = _view_images(pair, both, texts, pictures)
     first = images[0].picture
     second = images[1].picture
     pictured = [(both[0], first), (both[1], second)]
@@ -203,42 +203,32 @@ def _is_one_group(both: tuple[ImageRow, ImageRow]) -> bool | None:
 
 
 def _view_images(
-    both: tuple[ImageRow, ImageRow], texts: Texts, pictures: PictureFolder
+    pair: PairRow, both: tuple[ImageRow, ImageRow], texts: Texts, pictures: PictureFolder
 ) -> tuple[ImageView, ImageView]:
-    """Return both images, each with the masks of the objects that differ in the other."""
-    changed = _changed_objects(both)
+    """Return both images, each with the masks of the objects that differ in the other.
+
+    A change mask that the source gave is shown over both images, if they are of one size.
+    """
+    world = same_world((both[0].graph, both[1].graph))
+    changed = changed_objects(world) if world else set[str | None]()
+    given = Mask.model_validate_json(pair.change_mask) if pair.change_mask else None
     views: list[ImageView] = []
     for row, other, side in zip(both, reversed(both), SIDES, strict=True):
         picture = pictures.add_image(row)
         objects = row.graph.objects if row.graph else ()
         masks = [(item.mask, CHANGED) for item in objects if item.id in changed]
-        overlay = pictures.add_masks(make_key("changed", row.key, other.key), masks, over=picture)
+        if given and (given.width, given.height) == (row.width, row.height):
+            masks.append((given, CHANGED))
+        overlay = pictures.add_masks(
+            make_key("changed", row.key, other.key, pair.change_mask), masks, over=picture
+        )
         views.append(ImageView(picture, row, side, texts.caption(row), overlay))
     return views[0], views[1]
 
 
-def _changed_objects(both: tuple[ImageRow, ImageRow]) -> set[str | None]:
-    """Return the ids of the objects that differ between two photographs of one world."""
-    graphs = _same_world(both)
-    if graphs is None:
-        return set()
-    changed: set[str | None] = set()
-    for change in content_changes(graphs[0]) ^ content_changes(graphs[1]):
-        changed.update((change.object_id, *change.object_ids))
-    return changed
-
-
-def _same_world(both: tuple[ImageRow, ImageRow]) -> tuple[SceneGraph, SceneGraph] | None:
-    first = both[0].graph
-    second = both[1].graph
-    if first and second and first.world == second.world:
-        return first, second
-    return None
-
-
 def _list_changes(both: tuple[ImageRow, ImageRow]) -> Iterator[tuple[str, str]]:
     """Yield the known changes of each photograph from its world's base that the other lacks."""
-    graphs = _same_world(both) or ()
+    graphs = same_world((both[0].graph, both[1].graph)) or ()
     for side, graph in enumerate(graphs):
         for change in graph.changes:
             if change in graphs[1 - side].changes:

@@ -266,7 +266,9 @@ def _read_golden_pair(item: ItemRow, config: SourceConfig) -> list[SourceRow]:
         name=escape_name(golden.name),
     )
     picture, metadata = folder.read_picture(item, config)
-    return [*read_pair(item, [sample, picture], config, replace(metadata, group=""))]
+    # Parts of the sample differ from pair to pair: its name keeps them in one split.
+    group = sample.name if config.cuts_pairs else ""
+    return [*read_pair(item, [sample, picture], config, replace(metadata, group=group))]
 
 
 GOLDEN = Reader(

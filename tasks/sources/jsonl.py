@@ -15,13 +15,15 @@ A file may be gzipped; the heads of a CSV are its fields. All manifests of a fol
 Lines, if there are any); a line without ``split`` belongs to the split that its file is
 named after.
 
-Two images, as a list or as ``image1`` and ``image2``, are a pair, in the source's own order. A
-manifest of pairs has its own kind, ``jsonl-pairs``; without a kind, the first line with images
-decides. As ``jsonl``, a line with two images gives both and no pair; as ``jsonl-pairs``, a line
-with one image is dropped. A pair may have:
+Two images, as a list, as ``image1`` and ``image2`` or as ``pre_image`` and ``post_image`` (RSCC's
+``RSCC_qvq.jsonl``), are a pair, in the source's own order. A manifest of pairs has its own kind,
+``jsonl-pairs``; without a kind, the first line with images decides. As ``jsonl``, a line with two
+images gives both and no pair; as ``jsonl-pairs``, a line with one image is dropped. A pair may
+have:
 
-* ``difference`` or ``differences``, and likewise ``caption``, ``captions`` and ``text`` (or the
-  field named by ``reading.caption_column``): people's texts about the difference, one or a list;
+* ``difference``, ``differences`` or ``change_caption``, and likewise ``caption``, ``captions`` and
+  ``text`` (or the field named by ``reading.caption_column``): people's texts about the difference,
+  one or a list;
 * ``caption1`` and ``caption2``: captions of the first and of the second image;
 * ``instruction``: the edit that turned the first image into the second;
 * ``change_types``: one or several; ``no_change``: true if nothing changed (or the single type
@@ -52,10 +54,10 @@ from pairwright.tasks.sources.read_entry import EntryMetadata, path_below
 from pairwright.tasks.sources.reader import RefusedEntryError
 
 IMAGES = ("image", "image_path", "file_name", "path", "images")
-PAIR = ("image1", "image2")
+PAIRS = (("image1", "image2"), ("pre_image", "post_image"))
 TURNS = "conversations"
 """Field of conversations about images, which other readers read."""
-DIFFERENCES = ("difference", "differences")
+DIFFERENCES = ("difference", "differences", "change_caption")
 LINE_ENDINGS = (*LINES, *(f"{ending}{GZIPPED}" for ending in LINES))
 LOOKED_AT = 100
 """Lines read to recognise a manifest, and to tell pairs from images."""
@@ -188,8 +190,9 @@ def _group(record: Record, remarks: list[str]) -> str:
 
 
 def _images(record: Record, folder: Path) -> tuple[str, ...]:
-    if all(field in record for field in PAIR):
-        return tuple(path_below(record[field], folder) for field in PAIR)
+    for pair in PAIRS:
+        if all(field in record for field in pair):
+            return tuple(path_below(record[field], folder) for field in pair)
     for field in IMAGES:
         value = record.get(field)
         if value:

@@ -29,6 +29,14 @@ from pairwright.tasks.images.decode import (
 )
 from pairwright.tasks.images.depth import BY_IMAGE, Rendered
 from pairwright.tasks.images.masks import encode_mask
+from pairwright.tasks.sources.pair_parts import (
+    NOT_ALIGNED,
+    SAME,
+    PairPart,
+    align_pair,
+    cut_tiles,
+    whole_pair,
+)
 from pairwright.tasks.sources.reader import RefusedEntryError, escape_name, is_unicode
 
 EXTENSIONS = (
@@ -124,28 +132,109 @@ def read_pair(
 ) -> list[ImageRow | PairRow]:
     """Return two images (one, if they are the same file) and their pair, in the source's order.
 
+    They may be aligned, and cut into tiles, each of which is a pair.
+
     ``RefusedEntryError``: one cannot be decoded, or both are equal although something is stated to
     have changed.
     """
     (first, before), (second, after) = (
         _decode(item, picture, config, metadata) for picture in pictures
     )
-    change_mask = ""
+    mask: NDArray[np.bool_] | None = None
     if metadata.mask:
         try:
-            changed = _read_mask(metadata.mask, after)
+            mask = _read_mask(metadata.mask, after)
         except RefusedEntryError as refused:
             first = replace(first, remarks=(*first.remarks, str(refused)))
-        else:
-            change_mask = encode_mask(changed).model_dump_json()
-            if not changed.any():
-                types = tuple(dict.fromkeys((*metadata.change_types, "no_change")))
-                metadata = replace(metadata, change_types=types, may_be_identical=True)
-    if not metadata.may_be_identical and np.array_equal(before, after):
+    may_be_identical = metadata.may_be_identical or (mask is not None and not mask.any())
+    if not may_be_identical and np.array_equal(before, after):
         raise RefusedEntryError("identical images", f"{first.name} and {second.name}")
+    pair = whole_pair(before, after, mask)
+    if not config.cuts_pairs:
+        return _make_pair(item, (first, second), metadata, pair)
+    if config.align:
+        aligned = align_pair(pair)
+        if isinstance(aligned, str):
+            first = replace(first, remarks=(*first.remarks, f"{NOT_ALIGNED}: {aligned}"))
+        else:
+            pair = aligned
+    return _cut_pair(item, (first, second), config, metadata, pair)
+
+
+def _cut_pair(
+    item: ItemRow,
+    images: tuple[ImageRow, ImageRow],
+    config: SourceConfig,
+    metadata: EntryMetadata,
+    pair: PairPart,
+) -> list[ImageRow | PairRow]:
+    """Return the rows of a pair that may be cropped, or of its tiles.
+
+    Texts of the whole pair are not those of its tiles.
+    """
+    if pair.second.shape != pair.first.shape and config.tiles.size:
+        sizes = [f"{image.width} x {image.height}" for image in images]
+        detail = f"{' and '.join(sizes)}; mining.align makes them one size"
+        raise RefusedEntryError("tiles need images of one size", detail)
+    metadata = replace(metadata, group=metadata.group or images[0].name)
+    height, width = pair.first.shape[:2]
+    if not config.tiles.size or max(height, width) <= config.tiles.size:
+        return _make_pair(item, _cut_images(images, pair), metadata, pair)
+    types = tuple(name for name in metadata.change_types if name == "no_change")
+    about_tile = replace(metadata, human_differences=(), instruction="", change_types=types)
+    wholes = (replace(images[0], captions=()), replace(images[1], captions=()))
+    rows: list[ImageRow | PairRow] = []
+    for tile in cut_tiles(pair, config.tiles):
+        rows += _make_pair(item, _cut_images(wholes, tile), about_tile, tile)
+    if not rows:
+        raise RefusedEntryError("no tile has data that differ")
+    return list(dict.fromkeys(rows))
+
+
+def _cut_images(images: tuple[ImageRow, ImageRow], part: PairPart) -> tuple[ImageRow, ImageRow]:
+    """Return both images as a part shows them; one that is whole and not warped stays."""
+    cut: list[ImageRow] = []
+    x0, y0, x1, y1 = part.window
+    for image, pixels in zip(images, (part.first, part.second), strict=True):
+        is_warped = image is images[1] and part.transform not in ((), SAME)
+        is_whole = pixels.shape[:2] == (image.height, image.width)
+        if is_whole and not is_warped:
+            cut.append(image)
+            continue
+        data = encode_png(pixels)
+        key = make_key(data)
+        new = replace(
+            image,
+            key=key,
+            subject=key,
+            image=data,
+            format="png",
+            width=pixels.shape[1],
+            height=pixels.shape[0],
+            name=f"{image.name} [{x0}, {y0}, {x1}, {y1}]",
+        )
+        cut.append(new)
+    return cut[0], cut[1]
+
+
+def _make_pair(
+    item: ItemRow, images: tuple[ImageRow, ImageRow], metadata: EntryMetadata, part: PairPart
+) -> list[ImageRow | PairRow]:
+    """Return the rows of two images and their pair."""
+    first, second = (replace(image, group=metadata.group) for image in images)
+    change_mask = ""
+    if part.mask is not None:
+        change_mask = encode_mask(part.mask).model_dump_json()
+        if not part.mask.any():
+            types = tuple(dict.fromkeys((*metadata.change_types, "no_change")))
+            metadata = replace(metadata, change_types=types)
+    height, width = part.first.shape[:2]
+    is_cut = part.transform or part.window != (0, 0, width, height)
     key = _pair_key(first, second, metadata)
     if change_mask:
         key = make_key("masked", key, change_mask)
+    if is_cut:
+        key = make_key("part", key, *map(str, part.window))
     pair = PairRow(
         key=key,
         source_key=item.key,
@@ -160,6 +249,8 @@ def read_pair(
         change_types=metadata.change_types,
         split=SPLITS.get(metadata.split.lower(), ""),
         change_mask=change_mask,
+        window=part.window if is_cut else (),
+        transform=part.transform,
     )
     if first.key == second.key:
         return [first, pair]

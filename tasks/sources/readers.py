@@ -12,6 +12,7 @@ from pairwright.tasks.sources import (
     jsonl,
     localized_narratives,
     pair_folders,
+    pair_tables,
     planted,
     scenes,
     video,
@@ -33,6 +34,7 @@ _MODULES = (
     pair_folders,
     folder_pairs,
     hub_tables,
+    pair_tables,
 )
 
 

@@ -6,10 +6,10 @@ its source were the only one, so that a row does not depend on what is built bes
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
 
 from pairwright.schemas.config import SourceConfig
-from pairwright.schemas.rows import ItemRow, PairRow, PreferenceRow, Row
+from pairwright.schemas.rows import ItemRow, PairRow, PreferenceRow, Row, make_key
 from pairwright.tasks.sources.reader import Reader
 from pairwright.tasks.sources.readers import READERS
 
@@ -33,10 +33,23 @@ def readers_of(config: SourceConfig) -> list[Reader]:
 
 
 def list_all(config: SourceConfig, limit: int | None = None) -> Iterator[ItemRow]:
-    """Yield the items of each source in its own order, at most ``limit`` of each."""
+    """Yield the items of each source in its own order, at most ``limit`` of each.
+
+    Of a source with a weight below 1 a part is drawn, which grows and shrinks with the weight.
+    """
     for index, source in enumerate(split_sources(config)):
-        for item in READERS[source.kind].list_items(source, limit):
+        weight = config.weights.get(source.kind, 1.0)
+        items = READERS[source.kind].list_items(source, limit if weight == 1 else None)
+        if weight < 1:
+            drawn = (item for item in items if _draw(item) < weight)
+            items = islice(drawn, limit)
+        for item in items:
             yield _mark(item, index) if index else item
+
+
+def _draw(item: ItemRow) -> float:
+    """Return a number from 0 to 1 that depends on an item's key alone."""
+    return int(make_key("weight", item.key), 16) / 16**32
 
 
 def _mark(item: ItemRow, index: int) -> ItemRow:

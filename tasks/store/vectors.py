@@ -5,6 +5,8 @@ shared by all workers.
 """
 
 import os
+import shutil
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import DTypeLike, NDArray
 
 from pairwright.schemas.errors import StoreError
-from pairwright.schemas.rows import EmbeddingRow
-from pairwright.tasks.store.files import Folder
+from pairwright.schemas.rows import EmbeddingRow, make_key
+from pairwright.tasks.store.files import Folder, naming
 from pairwright.tasks.store.index import Index, open_index
 from pairwright.tasks.store.scratch import made
 
@@ -53,9 +55,37 @@ class Vectors:
             rows = self.rows_of(keys)
         except KeyError:
             return None
-        vectors = self.matrix[rows].astype(np.float64)
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return vectors / np.maximum(norms, np.finfo(np.float32).tiny)
+        return to_units(self.matrix[rows])
+
+    def select(self, kept: NDArray[np.bool_]) -> "Vectors":
+        """Return the vectors of some images; mapped from a copy beside the others on disk."""
+        if kept.all():
+            return self
+        if self.index is None:
+            return Vectors(self.keys[kept], self.matrix[kept], self.norms[kept])
+        folder = self.index / make_key(np.packbits(kept).tobytes())
+        if not folder.exists():
+            new = folder.with_name(uuid.uuid4().hex)
+            with naming(str(new), "written"):
+                new.mkdir(parents=True)
+                arrays = {"keys": self.keys, "matrix": self.matrix, "norms": self.norms}
+                for kind, array in arrays.items():
+                    np.save(new / f"{kind}.npy", array[kept])
+                try:
+                    new.rename(folder)
+                except OSError:
+                    if not folder.exists():
+                        raise
+                    shutil.rmtree(new)  # another worker made the same
+        arrays = [_load_array(folder / f"{kind}.npy") for kind in ("keys", "matrix", "norms")]
+        return Vectors(*arrays, index=folder)
+
+
+def to_units(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Return unit vectors ``(n, d)`` normalised again: float16 leaves them longer or shorter."""
+    precise = vectors.astype(np.float64)
+    norms = np.linalg.norm(precise, axis=1, keepdims=True)
+    return precise / np.maximum(norms, np.finfo(np.float32).tiny)
 
 
 @dataclass

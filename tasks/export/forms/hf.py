@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pairwright.schemas.rows import PreferenceRow
 from pairwright.tasks.export import parquet
+from pairwright.tasks.export.coco import COCO
 from pairwright.tasks.export.form import ExportSettings, Form
 from pairwright.tasks.export.tally_rows import ExportedDataset, Tally
 from pairwright.tasks.export.write_card import ASSETS, write_card
@@ -93,6 +94,11 @@ COLUMNS: dict[str, tuple[parquet.Feature, str]] = {
         parquet.TEXT,
         "Component: rows that share an image or a group, all in one split.",
     ),
+    "regions": (
+        parquet.REGIONS,
+        "Places where the images differ, where these are known: `image` (0 or 1), `label`, `box` "
+        "(x0, y0, x1, y1) and `mask` (COCO's uncompressed run lengths as JSON).",
+    ),
     "sources": (parquet.list_feature(parquet.TEXT), "Source of each image."),
     "licences": (
         parquet.list_feature(parquet.TEXT),
@@ -121,6 +127,7 @@ def _to_record(
         "rejected": parquet.answer_messages(row.rejected),
         "negatives": [asdict(negative) for negative in row.negatives],
         "removal_scores": [asdict(score) for score in row.removal_scores],
+        "regions": parquet.region_cells(row),
     }
 
 
@@ -178,12 +185,13 @@ FORM = Form(
         "It holds preferences; --table exports another table with its images, "
         "llava exports conversations."
     ),
-    opens=parquet.open_parquet(SCHEMA, _to_record),
+    opens=parquet.open_parquet(SCHEMA, _to_record, with_coco=True),
     check=parquet.read_parquet(
         lambda row, _: parquet.check_messages(row), images=("images", "rejected_images")
     ),
     packages=("datasets",),
     use='```python\ndataset = datasets.load_dataset("FOLDER", split="train")\n```',
-    owns=frozenset({"data", ASSETS}),
+    owns=frozenset({"data", COCO, ASSETS}),
     card=_write_card,
+    knows_pairs=True,
 )

@@ -12,6 +12,8 @@ from pairwright.schemas.rows import (
     CaptionRow,
     ComparisonRow,
     DifferenceRow,
+    ImageRow,
+    MasksRow,
     PairRow,
     PreferenceRow,
     QuestionRow,
@@ -19,8 +21,10 @@ from pairwright.schemas.rows import (
 )
 from pairwright.tasks.export.form import ExportSettings, Form, UnheldError, require
 from pairwright.tasks.export.forms import hf
+from pairwright.tasks.export.paired_row import PairedRow
 from pairwright.tasks.export.parquet import (
     IMAGES,
+    REGIONS,
     TEXT,
     Record,
     arrow_schema,
@@ -29,10 +33,13 @@ from pairwright.tasks.export.parquet import (
     list_feature,
     open_parquet,
     read_parquet,
+    region_cells,
 )
 from pairwright.tasks.store.index import columns_without
 
 TABLES: dict[str, type[Row]] = {
+    "images": ImageRow,
+    "masks": MasksRow,
     "pairs": PairRow,
     "captions": CaptionRow,
     "differences": DifferenceRow,
@@ -48,8 +55,13 @@ TEXT_COLUMNS = (
     "answer",
     "human_differences",
     "instruction",
+    "captions",
 )
 INTERNAL = ("source_key",)
+BYTES = ("image",)
+"""Columns of bytes, which the column ``images`` shows."""
+OF_IMAGES = ("images", "masks", "captions")
+"""Tables whose rows are about one image, so that they have no regions."""
 SHOWN = {
     "images": IMAGES,
     "decision": TEXT,
@@ -59,7 +71,7 @@ SHOWN = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownRow(PreferenceRow):
+class ShownRow(PairedRow):
     """Row of another table, as a preference without a rejected side."""
 
     record: Mapping[str, Any]
@@ -74,6 +86,7 @@ def _to_record(
     refused = _refuse_record(record)
     if refused:
         raise UnheldError(f"{refused.reason} in a text")
+    record["regions"] = region_cells(row)
     return {**record, "images": image_cells(row.images, row.image_keys)}
 
 
@@ -100,8 +113,11 @@ def table_form(name: str) -> Form:
             f"--table {name}: cannot be exported; choose from preferences, {', '.join(TABLES)}"
         )
     schema = schema_of(TABLES[name])
-    columns = columns_without(TABLES[name], INTERNAL)
+    columns = columns_without(TABLES[name], (*INTERNAL, *BYTES))
     features = {column: feature_of(schema.field(column).type) for column in columns}
+    is_of_pairs = name not in OF_IMAGES
+    if is_of_pairs:
+        features["regions"] = REGIONS
     return replace(
         hf.FORM,
         about=(
@@ -111,7 +127,7 @@ def table_form(name: str) -> Form:
         cannot=(
             f"It holds the table {name} only; trainers of preferences need the table preferences."
         ),
-        opens=open_parquet(arrow_schema(SHOWN | features), _to_record),
+        opens=open_parquet(arrow_schema(SHOWN | features), _to_record, with_coco=is_of_pairs),
         check=read_parquet(_check),
         reads=name,
         card=None,

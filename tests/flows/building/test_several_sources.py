@@ -57,6 +57,31 @@ def test_the_limit_is_of_each_source(tmp_path) -> None:
     assert len(list(build["images"].rows())) == 4
 
 
+def test_each_source_has_its_weight_and_its_split(tmp_path, capsys) -> None:
+    """Half of the twelve images are drawn; the golden pairs are for testing."""
+    write_pictures(tmp_path / "a", range(12))
+    write_pictures(tmp_path / "b", range(12, 15), seed=1)
+    golden = f"reading.golden={next((tmp_path / 'a').iterdir())}"
+    rules = "per_source={folder: {weight: 0.5}, golden: {split: test}}"
+    out = tmp_path / "out"
+    build = pw.build(
+        [f"folder:{tmp_path / 'a'}", f"golden:{tmp_path / 'b'}"],
+        out=str(out),
+        settings=[*WIDE, golden, rules, "differences.writer=given"],
+    )
+    images = Counter(row.source for row in build["images"].rows(without=("image",)))
+    assert 2 <= images["folder"] <= 10
+    assert images["golden"] == 4
+    given = {row.key for row in build["pairs"].rows() if row.origin == "given"}
+    splits = {row.subject: row.split for row in build["splits"].rows()}
+    assert len(given) == 3
+    assert {splits[key] for key in given} == {"test"}
+    assert run("status", out) == 0
+    assert f"images by source: folder {images['folder']}, golden 4" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match=r"per_source\.golden: no source is of this kind"):
+        pw.build(tmp_path / "a", out=str(tmp_path / "other"), settings=[rules])
+
+
 def test_a_source_that_joins_later_reads_no_image_again(tmp_path) -> None:
     write_pictures(tmp_path / "a", range(3))
     write_pictures(tmp_path / "b", range(3, 5), seed=1)

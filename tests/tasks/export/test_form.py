@@ -14,7 +14,9 @@ TALK = (*GOOD.prompt, Turn(role="assistant", text="a"))
 SPOILT = (GOOD.images[0], b"\x89PNG broken")
 PREFERENCES = ("trl", "llamafactory", "ms-swift", "rlaif-v")
 CONVERSATIONS = (*PREFERENCES, "llava", "openai-batch")
-ALL = (*CONVERSATIONS, "hf", "webdataset")
+EDITS = ("edit", "omniedit")
+SIZED = ("omniedit", "fiftyone", "label-studio")
+ALL = (*CONVERSATIONS, *EDITS, "hf", "webdataset", "fiftyone", "label-studio")
 TURNS = "user and assistant do not take turns in the prompt"
 ANSWER = "an answer has the mark of an image, a video or a sound in its words"
 DAMAGED = "an image cannot be put beside another: damaged image"
@@ -44,7 +46,7 @@ def ask(text):
         ({"prompt": TALK}, CONVERSATIONS, TURNS),
         ({"prompt": (*GOOD.prompt, *GOOD.prompt)}, CONVERSATIONS, TURNS),
         ({"prompt": (*TALK, *GOOD.prompt)}, ("rlaif-v",), "the prompt has several turns"),
-        ({"images": SPOILT}, ("rlaif-v",), DAMAGED),
+        ({"edits": ()}, EDITS, "no instruction makes one image of the other"),
     ],
 )
 def test_a_row_that_a_form_cannot_hold_is_counted(fields, forms, reason, tmp_path) -> None:
@@ -55,6 +57,14 @@ def test_a_row_that_a_form_cannot_hold_is_counted(fields, forms, reason, tmp_pat
     assert {form: tally.rows for form, tally in tallies.items()} == {
         form: 2 - (form in forms) for form in FORMATS
     }
+
+
+def test_a_damaged_image_is_left_out_where_it_must_be_read(tmp_path) -> None:
+    rows = [preference(2), replace(GOOD, images=SPOILT)]
+    reasons = {"rlaif-v": DAMAGED} | dict.fromkeys(SIZED, "an image cannot be read: damaged image")
+    for form in FORMATS:
+        tally = export_some(tmp_path / form, rows, form=form)
+        assert dict(tally.unheld) == ({reasons[form]: 1} if form in reasons else {})
 
 
 def test_the_card_says_what_is_left_out_and_an_export_of_no_row_says_why(tmp_path) -> None:

@@ -106,9 +106,8 @@ def images_of(folder):
                     yield tar.extractfile(member).read()
     for path in folder.rglob("*.parquet"):
         for row in pq.read_table(path).to_pylist():
-            yield from (
-                cell["bytes"] for cell in [*row.get("images", []), row.get("image")] if cell
-            )
+            cells = [*row.get("images", []), *row.values()]
+            yield from (cell["bytes"] for cell in cells if isinstance(cell, dict))
     for path in folder.rglob("train-0*.jsonl"):
         for url in re.findall(r"base64,([^\"]+)", path.read_text()):
             yield base64.b64decode(url)

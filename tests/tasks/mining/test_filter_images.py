@@ -67,6 +67,13 @@ def test_of_near_duplicates_the_one_of_the_lowest_key_that_passes_stays():
     assert rows == [(KEYS[3], DUPLICATE, f"of {KEYS[1]}")], "of no blurred one"
 
 
+def test_a_copy_is_found_at_any_threshold_below_one():
+    """Rounded to float16, this vector is 0.99982 long: its product with itself is below 0.9997."""
+    space = space_of([(0.6, 0.8)] * 2 + [(0.8, 0.6)] * 3, KEYS)
+    rows = refused(KEYS[:2], spaces={"first": space}, max_similarity=0.9999999)
+    assert [(row.key, row.detail) for row in rows] == [(KEYS[1], f"of {KEYS[0]}")]
+
+
 def drawn(key, pixels):
     height, width, _ = pixels.shape
     return image_row(key, width=width, height=height, image=encode_png(pixels))

@@ -10,7 +10,7 @@ from pairwright.tasks.mining.search_neighbours import search_neighbours
 from pairwright.tasks.store.vectors import Vectors
 from tests.fixtures.builds import build_here
 from tests.fixtures.pictures import write_pictures
-from tests.fixtures.spaces import anchors_of, image_keys, space_of
+from tests.fixtures.spaces import anchors_of, hash_of, image_keys, space_of
 
 KEYS = image_keys(6)
 ANGLES = np.deg2rad([0, 10, 30, 60, 100, 175])
@@ -43,7 +43,36 @@ def test_images_of_given_pairs_are_left_out() -> None:
     found = search_neighbours(anchors_of(KEYS[:2]), SearchConfig(k=4), vectors=spaces, given=given)
     paired, row = found
     assert paired.reason == "image of a pair that a source brought"
-    assert row.neighbours == ((KEYS[3], KEYS[4]),)
+    assert row.neighbours == ((KEYS[3], KEYS[4], KEYS[5]),)
+
+
+def test_copies_do_not_hide_other_images() -> None:
+    """Five copies at 0 degrees would fill the list of the image at 10 degrees."""
+    keys = image_keys(8)
+    angles = np.deg2rad([0, 10, 0, 0, 0, 0, 40, 60])
+    fan = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    hashes = [hash_of(9), hash_of(8), *[hash_of(9)] * 5, hash_of(30)]
+    spaces = {"angle": fan, "perceptual-hash": hashes}
+    rows = search(spaces, keys, k=3)
+    assert [getattr(row, "neighbours", row.reason) for row in rows[1:4]] == [
+        ((keys[0], keys[6], keys[7]),),
+        *["copy of another image (search.min_copy_similarity)"] * 2,
+    ]
+    assert rows[6].neighbours == ((keys[7], keys[1], keys[0]),), "of the same hash, but no copy"
+    with_copies = search(spaces, keys, k=3, min_copy_similarity=1)
+    assert [row.reason for row in with_copies] == [row.reason for row in rows]
+
+
+def test_workers_share_the_vectors_without_copies(tmp_path) -> None:
+    space = space_of(FAN, KEYS)
+    on_disk = Vectors(space.keys, space.matrix, space.norms, index=tmp_path / "angle.index")
+    kept = np.array([True, False, True, True, False, True])
+    for _ in range(2):
+        selected = on_disk.select(kept)
+        assert selected.keys.tolist() == space.keys[kept].tolist()
+        np.testing.assert_array_equal(selected.matrix, space.matrix[kept])
+    assert len(list((tmp_path / "angle.index").iterdir())) == 1
+    assert on_disk.select(kept | True) is on_disk
 
 
 def test_similarities_are_cosines_despite_rounded_norms() -> None:

@@ -20,20 +20,24 @@ DEFAULT = PreferencesConfig()
 GROUPS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(["", "kitchen", "street"]))
 
 
-def tables(edges, groups=None, splits=None):
+def tables(edges, groups=None, splits=None, kinds=None):
     """Return the tables of pairs, with the splits that their source names, and of images."""
-    groups = groups or {}
+    groups = groups or dict.fromkeys(kinds or (), "")
     first, second = ([edge[side] for edge in edges] for side in (0, 1))
     pairs = {"first": first, "second": second, "split": splits or [""] * len(edges)}
-    images = {"subject": list(groups), "group": list(groups.values())}
+    images = {
+        "subject": list(groups),
+        "group": list(groups.values()),
+        "source": [(kinds or {}).get(image, "folder") for image in groups],
+    }
     return tuple(
         pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
         for columns in (pairs, images)
     )
 
 
-def split(edges, config=DEFAULT, groups=None, splits=None):
-    everything, images = tables(edges, groups, splits)
+def split(edges, config=DEFAULT, groups=None, splits=None, kinds=None):
+    everything, images = tables(edges, groups, splits, kinds)
     pairs = [pair_row(*edge) for edge in edges]
     rows = list(split_pairs(pairs, config, everything=everything, images=images))
     assert [(row.source_key, row.subject) for row in rows] == [
@@ -118,3 +122,17 @@ def test_what_no_source_puts_into_a_split_is_drawn():
     named = [""] * 10 + ["train", "test"]
     assert split(mixed, held_out, splits=named) == [*alone, "train", "test"]
     assert split(APART, held_out, splits=["train"] * 10) == alone
+
+
+def test_a_rule_of_a_source_comes_first():
+    edges = [*APART[:4], (KEYS[0], KEYS[9])]
+    kinds = dict.fromkeys(KEYS[:2], "golden") | dict.fromkeys(KEYS[2:4], "video")
+    kinds |= dict.fromkeys(KEYS[4:6], "jsonl-pairs") | dict.fromkeys(
+        (*KEYS[6:8], KEYS[9]), "scenes"
+    )
+    named = ["train", "train", "validation", "validation", ""]
+    drawn = {"split": "drawn", "validation_share": 0.0, "test_share": 0.0}
+    rules = {"golden": "test", "video": "validation", "jsonl-pairs": "published", "scenes": "drawn"}
+    expected = ["test", "validation", "validation", "train", "test"]
+    config = PreferencesConfig(**drawn).fill(split_of=rules)
+    assert split(edges, config, splits=named, kinds=kinds) == expected

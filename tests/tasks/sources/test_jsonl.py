@@ -100,6 +100,14 @@ def test_a_line_that_makes_no_sense_is_dropped_with_its_number(folder, line, rea
     assert list(source.keys()) == ["a.png", "deep/c.png"]
 
 
+def test_rscc_names_pairs_and_captions_in_its_own_words(folder) -> None:
+    line = {"pre_image": "a.png", "post_image": "b.png", "change_caption": "A roof is gone."}
+    path = put_lines(folder, "RSCC_qvq.jsonl", line)
+    assert recognise_source(str(path)) == f"jsonl-pairs:{path}"
+    (pair,) = Source("jsonl-pairs", path).pairs().values()
+    assert pair.human_differences == ("A roof is gone.",)
+
+
 def test_change_types_travel_and_scenes_are_groups(folder) -> None:
     both = {"image1": "a.png", "image2": "b.png"}
     types = {"change_types": ["addition", "viewpoint"], "source": "real", "scene": "office-3"}
