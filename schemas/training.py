@@ -133,6 +133,11 @@ class ModelConfig(Section):
     them."""
     max_length: Annotated[int, Field(ge=16, le=1_048_576)] = 8192
     """Maximum tokens of a prompt and its longest answer; longer rows are refused, never cut."""
+    template_kwargs: Mapping[str, bool | int | float | str | None] = Field(
+        default_factory=dict[str, bool | int | float | str | None]
+    )
+    """Arguments of the chat template, such as `{enable_thinking: false}`; the finished model's
+    template has them as defaults."""
     load_in_4bit: bool = False
     """Whether the frozen linear layers of the language model are kept in 4 bits (QLoRA's NF4; extra
     "qlora")."""

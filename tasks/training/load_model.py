@@ -46,6 +46,7 @@ from pairwright.tasks.training.find_model import (
     read_json,
     require_bits,
 )
+from pairwright.tasks.training.template_arguments import set_arguments
 
 log = logging.getLogger(__name__)
 ADAPTER = "lora_"
@@ -74,8 +75,11 @@ def computing(device: torch.device, dtype: torch.dtype) -> torch.autocast:
     return torch.autocast(device.type, dtype=dtype, enabled=dtype is not torch.float32)
 
 
-def load_processor(folder: Path) -> Any:
-    """Return a checkpoint's processor; adapters without one use their base model's."""
+def load_processor(folder: Path, template_kwargs: Mapping[str, Any] | None = None) -> Any:
+    """Return a checkpoint's processor; adapters without one use their base model's.
+
+    ``template_kwargs``: arguments of its chat template.
+    """
     if not (folder / "tokenizer_config.json").is_file():
         base = find_base(folder)
         if base:
@@ -88,6 +92,7 @@ def load_processor(folder: Path) -> Any:
         raise ModelError(f"{NAME}: {folder} has no processor for images and texts")
     if getattr(processor, "chat_template", None) is None:
         raise ConfigError(f"--model {folder}: has no chat template")
+    set_arguments(processor, template_kwargs or {})
     return processor
 
 

@@ -46,7 +46,8 @@ FIND = "get_image_features"  # method of transformers' models from pixels to ima
 def score_answers(model: Any, packed: Packed) -> Scored:
     """Return the summed log-probabilities of answers, (B, A).
 
-    The model may be wrapped (DDP, FSDP, PEFT).
+    Answers of one column of an example, those of a conversation, add up. The model may be wrapped
+    (DDP, FSDP, PEFT).
     """
     logits = model(**packed.inputs).logits
     if logits.ndim == 3:  # the model ignores logits_to_keep: (K, V) expected
@@ -56,7 +57,7 @@ def score_answers(model: Any, packed: Packed) -> Scored:
     sums = torch.zeros(answers, device=chosen.device).index_add(0, packed.numbers, chosen)
     cells = (packed.owners, packed.columns)
     logps = torch.zeros((packed.examples, packed.width), device=chosen.device)
-    logps = logps.index_put(cells, sums)
+    logps = logps.index_put(cells, sums, accumulate=True)
     return Scored(logps=logps, tokens=count_answer_tokens(packed))
 
 
