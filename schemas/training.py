@@ -122,6 +122,9 @@ class ModelConfig(Section):
     tuning: Literal["lora", "full"] = "lora"
     """Whether to train LoRA adapters or all weights."""
     lora: LoraConfig = LoraConfig()
+    dropout: Literal["auto", "keep", "zero"] = "auto"
+    """Dropout of the checkpoint's own configuration; auto: zero in preference losses, so that the
+    policy starts with the reference's log-probabilities, kept in SFT."""
     train_vision: bool = False
     """Whether the vision tower and its projector are also trained."""
     vision_tuning: Literal["same", "full"] = "same"

@@ -150,13 +150,18 @@ class Adapters:
         packed: Packed,
         keys: Sequence[str],
     ) -> Scored:
-        """Run the policy, possibly wrapped, once more without adapters."""
+        """Run the policy, possibly wrapped, once more without adapters and dropout."""
         del keys
         inner = policy
         while not hasattr(inner, "disable_adapter"):  # DDP and its like
             inner = inner.module
-        with torch.no_grad(), inner.disable_adapter():
-            return score_answers(policy, packed)
+        was_training = inner.training
+        inner.eval()
+        try:
+            with torch.no_grad(), inner.disable_adapter():
+                return score_answers(policy, packed)
+        finally:
+            inner.train(was_training)
 
 
 @dataclass(frozen=True)
