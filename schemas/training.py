@@ -122,6 +122,9 @@ class ModelConfig(Section):
     tuning: Literal["lora", "full"] = "lora"
     """Whether to train LoRA adapters or all weights."""
     lora: LoraConfig = LoraConfig()
+    dropout: Literal["auto", "keep", "zero"] = "auto"
+    """Dropout of the checkpoint's own configuration; auto: zero in preference losses, so that the
+    policy starts with the reference's log-probabilities, kept in SFT."""
     train_vision: bool = False
     """Whether the vision tower and its projector are also trained."""
     vision_tuning: Literal["same", "full"] = "same"
@@ -133,6 +136,11 @@ class ModelConfig(Section):
     them."""
     max_length: Annotated[int, Field(ge=16, le=1_048_576)] = 8192
     """Maximum tokens of a prompt and its longest answer; longer rows are refused, never cut."""
+    template_kwargs: Mapping[str, bool | int | float | str | None] = Field(
+        default_factory=dict[str, bool | int | float | str | None]
+    )
+    """Arguments of the chat template, such as `{enable_thinking: false}`; the finished model's
+    template has them as defaults."""
     load_in_4bit: bool = False
     """Whether the frozen linear layers of the language model are kept in 4 bits (QLoRA's NF4; extra
     "qlora")."""

@@ -120,7 +120,7 @@ def clean_text(text: str) -> CleanText:
     return CleanText(text.strip(), tuple(removed))
 
 
-def _strip_thoughts(text: str) -> str:
+def strip_thoughts(text: str) -> str:
     """Return what follows the thoughts, whose opening mark may be missing."""
     text = _BLOCK.sub("\n", text)
     closed = list(_CLOSED.finditer(text))
@@ -215,7 +215,7 @@ def _strip_unseen(text: str) -> str:
 
 
 STEPS: dict[str, Callable[[str], str]] = {
-    "thoughts": _strip_thoughts,
+    "thoughts": strip_thoughts,
     "tokens": _strip_tokens,
     "invisible characters": _strip_unseen,
     "fence": _strip_fence,

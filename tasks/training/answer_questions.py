@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 
 log = logging.getLogger(__name__)
-VERSION = 2  # raise when questions are asked in another way
+VERSION = 3  # raise when questions are asked in another way
 MOST_TOKENS = 160  # per answer; descriptions of differences have 20 to 80
 UNDECODED = "an image cannot be decoded"  # the reason that ``load_example`` gives
 CUT = b"\0"  # prefix of a cached answer that was cut off
@@ -72,42 +72,41 @@ def generate_answers(
     """Return a model's greedy answer to the prompt of each row, decoded in one batch."""
     if not items:
         return []
-    inputs = _encode_prompts(model, processor, items)
+    chat = ChatFormat(processor)
+    inputs = _encode_prompts(model, chat, items)
     with torch.no_grad():
         sequences = model.generate(
             **inputs, max_new_tokens=most_tokens, do_sample=False, use_cache=True
         )
     prompt_length = inputs["input_ids"].shape[1]
     answers = sequences[:, prompt_length:]
-    texts = processor.batch_decode(answers, skip_special_tokens=True)
     end = model.generation_config.eos_token_id
     end_tokens = set[int](end if isinstance(end, list) else [end])
     generated: list[Generated] = []
-    for text, tokens in zip(texts, answers.tolist(), strict=True):
+    for tokens in answers.tolist():
         is_cut = len(tokens) == most_tokens and not end_tokens.intersection(tokens)
-        generated.append(Generated(text.strip(), is_cut))
+        generated.append(Generated(chat.read_answer(tokens), is_cut))
     return generated
 
 
 def _encode_prompts(
     model: Any,
-    processor: Any,
+    chat: ChatFormat,
     items: Sequence[Loaded],
 ) -> Any:
     """Return the inputs of ``generate``: prompts padded at the left, on the model's device."""
     prompts: list[str] = []
     for item in items:
         messages = make_messages(item.example.turns, len(item.images))
-        prompt = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        prompts.append(prompt)
+        prompts.append(chat.render_prompt(messages))
     images = [list(item.images) for item in items]
-    inputs = processor(
+    inputs = chat.processor(
         text=prompts,
         images=images if any(images) else None,
         padding=True,
         padding_side="left",
         return_tensors="pt",
-        **encoding_options(processor, prompts[0]),
+        **encoding_options(chat.processor, prompts[0]),
     )
     return inputs.to(next(model.parameters()).device)
 

@@ -195,7 +195,7 @@ class Collator:
     late: int = 0
 
     def __post_init__(self) -> None:
-        _ = self.chat.frame  # fails here, not in a loading process
+        self.chat.require_answers()  # fails here, not in a loading process
 
     @cached_property
     def chat(self) -> ChatFormat:
@@ -260,12 +260,12 @@ class Collator:
             self.chat.refuse_control_tokens(text, tokens[text])
         messages = make_messages(example.conversation, len(item.images))
         chosen = self._conversation(example, messages, tokens)
+        if chosen is None:
+            return self._prompts_by_answer(item, messages, tokens)
         answers = [chosen]
         for column, text in enumerate(example.rejected, TEXTS):
             answers.append(self._answer(text, column, tokens))
-        question = self.chat.render_conversation(
-            messages[: len(example.turns)], add_generation_prompt=True
-        )
+        question = self.chat.render_prompt(messages[: len(example.turns)])
         groups: list[tuple[AnswerTokens, ...]] = [tuple(answers)]
         if self.apart:
             groups = [(answer,) for answer in answers]
@@ -281,17 +281,37 @@ class Collator:
         example: Example,
         messages: Sequence[dict[str, Any]],
         tokens: _Texts,
-    ) -> AnswerTokens:
-        """Return all answers of a conversation as one, the turns between them silent."""
+    ) -> AnswerTokens | None:
+        """Return all answers of a conversation as one, the turns between them silent.
+
+        ``None``: the template rewrites earlier answers.
+        """
         answer = self._answer(example.chosen, CHOSEN, tokens)
         for number, turn in enumerate(example.then[1::2]):
             between = self.chat.between(messages, len(example.turns) + 2 * number)
+            if between is None:
+                return None
             start = len(answer.ids)
             silent = range(start, start + len(between))
             next_answer = self._answer(turn.text, CHOSEN, tokens)
             ids = (*answer.ids, *between, *next_answer.ids)
             answer = AnswerTokens(CHOSEN, ids, answer.silent.union(silent))
         return answer
+
+    def _prompts_by_answer(
+        self,
+        item: Loaded,
+        messages: Sequence[dict[str, Any]],
+        tokens: _Texts,
+    ) -> list[_Prompt]:
+        """Return a prompt for each answer of a conversation; their log-probabilities add up."""
+        example = item.example
+        prompts: list[_Prompt] = []
+        for index in range(len(example.turns), len(example.conversation), 2):
+            question = self.chat.render_prompt(messages[:index])
+            answer = self._answer(example.conversation[index].text, CHOSEN, tokens)
+            prompts.append(_Prompt(question, item.images, (answer,)))
+        return prompts
 
     def _answer(
         self,

@@ -104,7 +104,7 @@ def make_trainer(job: Job) -> PreferenceTrainer:
     run = job.run
     disable_progress_bar()  # of file reads and writes
     logging.getLogger("accelerate").setLevel(logging.WARNING)  # it logs each file of a checkpoint
-    processor = load_model.load_processor(job.start)
+    processor = load_model.load_processor(job.start, config.model.template_kwargs)
     bound_pixels(processor, config.model.max_pixels)
     grid = grid_of(processor)
     loaded = load_model.load_to_train(job.start, config)
@@ -220,7 +220,7 @@ def _finish(trainer: PreferenceTrainer, job: Job) -> None:
         adversary.save_network(run.folder / RETRIEVER)
         write_manifest(run.folder / RETRIEVER)
     finish_model(staged, job.start, job.config)
-    restore_settings(staged, job.start)
+    restore_settings(staged, job.start, job.config)
     write_image_size(staged, trainer.processing_class, job.config.model.max_pixels)
     write_model_card(
         staged,

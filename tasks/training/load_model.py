@@ -46,10 +46,13 @@ from pairwright.tasks.training.find_model import (
     read_json,
     require_bits,
 )
+from pairwright.tasks.training.template_arguments import set_arguments
 
 log = logging.getLogger(__name__)
 ADAPTER = "lora_"
 OF_MODULE = f"{MODULE}."  # prefix of the weights of differential perception
+# parts of the names of numbers that make a layer random in training
+RANDOM = ("dropout", "drop_path", "drop_prob", "jitter")
 OF_PEFT = "base_model.model."  # prefix of all weights of a model with adapters
 
 
@@ -74,8 +77,11 @@ def computing(device: torch.device, dtype: torch.dtype) -> torch.autocast:
     return torch.autocast(device.type, dtype=dtype, enabled=dtype is not torch.float32)
 
 
-def load_processor(folder: Path) -> Any:
-    """Return a checkpoint's processor; adapters without one use their base model's."""
+def load_processor(folder: Path, template_kwargs: Mapping[str, Any] | None = None) -> Any:
+    """Return a checkpoint's processor; adapters without one use their base model's.
+
+    ``template_kwargs``: arguments of its chat template.
+    """
     if not (folder / "tokenizer_config.json").is_file():
         base = find_base(folder)
         if base:
@@ -88,6 +94,7 @@ def load_processor(folder: Path) -> Any:
         raise ModelError(f"{NAME}: {folder} has no processor for images and texts")
     if getattr(processor, "chat_template", None) is None:
         raise ConfigError(f"--model {folder}: has no chat template")
+    set_arguments(processor, template_kwargs or {})
     return processor
 
 
@@ -110,6 +117,9 @@ def load_model(
 def load_to_train(folder: Path, config: TrainConfig) -> Any:
     """Return a run's initial model; attach a new differential perception module if configured."""
     model = load_model(folder, config.model, dtype=choose_storage(config))
+    dropout = config.model.dropout
+    if dropout == "zero" or (dropout == "auto" and config.objective != "sft"):
+        zero_dropout(model)
     differential = config.model.differential
     if differential.enabled and not hasattr(model, MODULE):
         # Independent of earlier random draws.
@@ -117,6 +127,21 @@ def load_to_train(folder: Path, config: TrainConfig) -> Any:
             torch.manual_seed(config.seed)
             attach(model, **differential.model_dump(exclude={"enabled"}))
     return model
+
+
+def zero_dropout(model: Any) -> None:
+    """Set all dropout of a model's own layers to 0, in place.
+
+    transformers keeps most of it as numbers of a layer, such as ``attention_dropout``, which TRL's
+    ``disable_dropout`` does not reach.
+    """
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+            continue
+        for name, value in vars(module).items():
+            if isinstance(value, float) and any(part in name for part in RANDOM):
+                setattr(module, name, 0.0)
 
 
 def load_plain(

@@ -35,8 +35,9 @@ FOLDER = "adapters"
 # prefix of a model's folder in the Hub cache; its commit is a folder in ``snapshots``
 CACHE = "models--"
 OWN = (ADAPTERS, ADAPTER_WEIGHTS, TUNED)  # files of peft, and weights trained beside adapters
+TEMPLATE = "chat_template.jinja"
 UNCHANGED = (
-    "chat_template.jinja",
+    TEMPLATE,
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
@@ -114,9 +115,14 @@ def finish_model(saved: Path, start: Path, config: TrainConfig) -> None:
     merge_adapters(model, adapters).save_pretrained(saved)
 
 
-def restore_settings(saved: Path, start: Path) -> None:
-    """Copy the start model's tokenizer and generation settings over those that were saved."""
+def restore_settings(saved: Path, start: Path, config: TrainConfig) -> None:
+    """Copy the start model's tokenizer and generation settings over those that were saved.
+
+    The chat template stays as saved where it has arguments of its own.
+    """
     for name in UNCHANGED:
+        if name == TEMPLATE and config.model.template_kwargs:
+            continue
         if (saved / name).is_file() and (start / name).is_file():
             shutil.copyfile(start / name, saved / name)
 

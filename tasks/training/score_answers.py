@@ -46,7 +46,8 @@ FIND = "get_image_features"  # method of transformers' models from pixels to ima
 def score_answers(model: Any, packed: Packed) -> Scored:
     """Return the summed log-probabilities of answers, (B, A).
 
-    The model may be wrapped (DDP, FSDP, PEFT).
+    Answers of one column of an example, those of a conversation, add up. The model may be wrapped
+    (DDP, FSDP, PEFT).
     """
     logits = model(**packed.inputs).logits
     if logits.ndim == 3:  # the model ignores logits_to_keep: (K, V) expected
@@ -56,7 +57,7 @@ def score_answers(model: Any, packed: Packed) -> Scored:
     sums = torch.zeros(answers, device=chosen.device).index_add(0, packed.numbers, chosen)
     cells = (packed.owners, packed.columns)
     logps = torch.zeros((packed.examples, packed.width), device=chosen.device)
-    logps = logps.index_put(cells, sums)
+    logps = logps.index_put(cells, sums, accumulate=True)
     return Scored(logps=logps, tokens=count_answer_tokens(packed))
 
 
@@ -149,13 +150,18 @@ class Adapters:
         packed: Packed,
         keys: Sequence[str],
     ) -> Scored:
-        """Run the policy, possibly wrapped, once more without adapters."""
+        """Run the policy, possibly wrapped, once more without adapters and dropout."""
         del keys
         inner = policy
         while not hasattr(inner, "disable_adapter"):  # DDP and its like
             inner = inner.module
-        with torch.no_grad(), inner.disable_adapter():
-            return score_answers(policy, packed)
+        was_training = inner.training
+        inner.eval()
+        try:
+            with torch.no_grad(), inner.disable_adapter():
+                return score_answers(policy, packed)
+        finally:
+            inner.train(was_training)
 
 
 @dataclass(frozen=True)

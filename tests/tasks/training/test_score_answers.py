@@ -1,6 +1,8 @@
 """Log-probabilities against PyTorch's own; a table, adapters switched off and a copy are the same
 reference."""
 
+import json
+import shutil
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,7 +17,12 @@ from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training import score_answers as module
 from pairwright.tasks.training.collate import Collator, load_example
 from pairwright.tasks.training.freeze_rows import make_example
-from pairwright.tasks.training.load_model import load_model, load_processor, prepare_model
+from pairwright.tasks.training.load_model import (
+    load_model,
+    load_processor,
+    load_to_train,
+    prepare_model,
+)
 from pairwright.tasks.training.losses import CHOSEN, TEXTS, compute_loss, needs_of
 from pairwright.tasks.training.pack_answers import Packed, pack_answers
 from pairwright.tasks.training.score_answers import (
@@ -297,3 +304,46 @@ def test_what_sees_and_is_trained_looks_each_time(family):
         score_answers(model, packed).logps.sum().backward()
     assert calls == [False, True]
     assert any(grad.any() for name, grad in gradients(model).items() if "vis" in name)
+
+
+@pytest.fixture
+def dropped(family, tmp_path):
+    """Return a copy of a checkpoint whose configuration has dropout everywhere."""
+    folder = shutil.copytree(family, tmp_path / family.name)
+    content = json.loads((folder / "config.json").read_text())
+    for section in ("text_config", "vision_config"):
+        content[section]["attention_dropout"] = 0.3
+    (folder / "config.json").write_text(json.dumps(content))
+    return folder
+
+
+def load_in_training(folder, config):
+    return prepare_model(load_to_train(folder, config), config).train()
+
+
+@pytest.mark.parametrize("tuning", ["lora", "full"])
+def test_rewards_start_at_0_whatever_the_configuration_drops(tuning, dropped, tmp_path):
+    config = settings("dpo", model={"tuning": tuning, "max_length": 4096})
+    model = load_in_training(dropped, config)
+    packed = packed_for(dropped, model)
+    reference = Copy(load_model(dropped, config.model, dtype=torch.float32).eval())
+    if tuning == "lora":
+        reference = open_reference(config, dropped, tmp_path)
+    policy = score_answers(model, packed)
+    compared = reference.score(model, packed, ())
+    torch.testing.assert_close(policy.logps, compared.logps, rtol=0, atol=1e-5)
+    assert model.training
+
+
+def test_dropout_is_kept_for_sft_and_never_reaches_the_reference(dropped, tmp_path):
+    config = settings("sft")
+    packed = packed_for(dropped, load_in_training(dropped, config))
+    model = load_in_training(dropped, config)
+    reference = load_model(dropped, config.model, dtype=torch.float32).eval()
+    expected = score_answers(reference, packed).logps
+    assert (score_answers(model, packed).logps - expected).abs().max() > 0.01
+    torch.testing.assert_close(Adapters().score(model, packed, ()).logps, expected)
+    kept = load_in_training(dropped, settings("dpo", model={"dropout": "keep"}))
+    assert (score_answers(kept, packed).logps - expected).abs().max() > 0.01
+    zero = load_in_training(dropped, settings("sft", model={"dropout": "zero"}))
+    torch.testing.assert_close(score_answers(zero, packed).logps, expected)
