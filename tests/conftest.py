@@ -28,7 +28,7 @@ def vllm_servers(tmp_path_factory):
 
     servers = VllmServers(tmp_path_factory.mktemp("served"))
     yield servers
-    servers.stop_server()
+    servers.stop()
 
 
 @pytest.fixture

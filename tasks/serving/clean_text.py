@@ -32,25 +32,37 @@ _OPENED = re.compile(OPENED)
 _CLOSED = re.compile(CLOSED)
 _ALOUD = re.compile(
     r"\A[\s*_#]*(?:thoughts?|thinking(?: process)?|reasoning|analysis)[*_]*:.*"
-    r"\n[ \t]*[*_#]*[ \t]*(?=[*_]*(?:final )?(?:answer|response|description|output)[*_]*:)",
+    r"\n[ \t]*[*_#]*[ \t]*(?=[*_]*(?:final )?(?:answer|response|description|output)[*_]*:)"
+    # without a heading, before that of a final answer
+    r"|\A(?:okay|ok|alright|let me|let['\u2019]s|hmm|first|wait|so|the user)\b.*"
+    r"\n[ \t]*[*_#]*[ \t]*(?=[*_]*final (?:answer|response|description|caption|output)[*_]*:)",
     re.IGNORECASE | re.DOTALL,
 )
-"""Thoughts below a heading of their own, before a heading of the answer."""
+"""Thoughts in the answer itself, before a heading of the answer."""
 _ROLE_NAME = (
     r"(?:assistant|ai|bot|chatbot|gpt|chatgpt|model|answer|response|reply|output|description"
     r"|caption|image description|image caption|(?:my |the )?final (?:answer|response|description)"
     r"|(?:my |the |corrected |edited |rewritten )answer)"
 )
+_SWITCH = r"/(?:no_?)?think"  # Qwen's, which models repeat
 _FIRST_TOKENS = re.compile(
-    rf"\s*(?:{TOKEN})(?:\s*(?i:assistant|model|final)(?=\s*(?:{TOKEN}|\n)))?"
+    rf"\s*(?:(?:{TOKEN})(?:\s*(?i:assistant|model|final)(?=\s*(?:{TOKEN}|\n))|:)?|{_SWITCH}(?=\s))"
 )
-_LAST_TOKENS = re.compile(rf"(?:{TOKEN})\s*\Z")
+_LAST_TOKENS = re.compile(rf"(?:(?:{TOKEN})|(?<=\s){_SWITCH})\s*\Z")
+_FRAME = re.compile(
+    r"\s*<(?P<tag>[A-Za-z][\w-]{0,30})>(?P<inside>.*)</(?P=tag)>\s*"
+    r"|\s*\\(?:boxed|text)\{(?P<boxed>[^{}]*)\}\s*",
+    re.DOTALL,
+)
+"""The whole answer in a tag or in TeX's box."""
 _ROLE = re.compile(
     rf"\s*(?:[#>]+[ \t]*)?[*_]*{_ROLE_NAME}[*_]*[ \t]*:[*_]*(?!//)\s*"
     rf"|\s*(?:#+[ \t]*)?[*_]*(?:assistant|model|answer|response|description|caption)[*_]*"
     r"[ \t]*\n\s*",
     re.IGNORECASE,
 )
+_ECHO = re.compile(r"\s*(?:system|user)[ \t]*:?\n.*\n(?:assistant|model)[ \t]*:?\n\s*", re.DOTALL)
+"""The prompt, repeated by servers that decode it with the answer."""
 _FENCE_LINE = re.compile(r"^[ \t]*(?:```+|~~~+)[\w+-]*[ \t]*$\n?", re.MULTILINE)
 _ONE_FENCE = re.compile(
     r"(?P<before>[^`]*?)(?:```+|~~~+)(?:(?P<language>[\w+-]*)[ \t]*\n|[ \t]*(?:json\b)?)"
@@ -58,7 +70,7 @@ _ONE_FENCE = re.compile(
     re.DOTALL,
 )
 _BOLD = re.compile(r"\*\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*\*")
-_EMPHASIS = re.compile(r"(\*{1,3}|_{2,3}|`)(?=\S)([^*`]+?)(?<=\S)\1", re.DOTALL)
+_EMPHASIS = re.compile(r"(\*{1,3}|_{1,3}|`)(?=\S)([^*`]+?)(?<=\S)\1", re.DOTALL)
 _QUOTES = {'"': '"', "'": "'", "\u201c": "\u201d", "\u201e": "\u201c\u201d", "\u2018": "\u2019",
            "\u00ab": "\u00bb", "\u300c": "\u300d"}  # fmt: skip
 _GREETING = (
@@ -66,7 +78,13 @@ _GREETING = (
     r"|based on|after|let['\u2019]s|i['\u2019]d|i would|i['\u2019]ll|i will|i am|i['\u2019]m"
     r"|happy|glad)"
 )
-_PREFACE = re.compile(rf"\s*[*_#]*{_GREETING}\b[^\n]{{0,300}}:[*_]*[ \t]*\n\s*", re.IGNORECASE)
+_PREFACE = re.compile(
+    rf"\s*[*_#]*{_GREETING}\b[^\n]{{0,300}}:[*_]*[ \t]*\n\s*"
+    r"|\s*(?:(?:sure|certainly|of course|okay|ok)[,.!]+ )?here(?:['\u2019]s| is| are)"
+    r"(?: [\w'-]+){0,5} (?:captions?|descriptions?|answers?|responses?|sentences?|summary|output"
+    r"|comparison|differences?)(?: (?:of|for|between|in)(?: [\w'-]+){1,5})?:[*_]*[ \t]+",
+    re.IGNORECASE,
+)
 REMARK = (
     r"[ \t*_>#(\[-]{0,8}(?:(?:notes?|n\.b\.|nb|disclaimer|explanation|reasoning|justification"
     r"|clarification|remarks?|comments?|rationale|confidence|caveat|word count|p\.s\.)[*_]*:"
@@ -84,8 +102,8 @@ _TURN = re.compile(
 )
 """Header of a further turn, which models that do not stop invent."""
 _RULE = re.compile(r"[ \t]*(?:-{3,}|\*{3,}|_{3,})?[ \t]*")
-_UNSEEN = re.compile("[\ufeff\u200e\u200f\u061c\u2060\xad]")
-"""Invisible marks: byte order, direction of neutral characters, word joiner, soft hyphen."""
+_UNSEEN = re.compile("[\ufeff\u200b\u200e\u200f\u061c\u2060\xad]")
+"""Invisible marks: byte order, no width, direction of neutral characters, joiner, soft hyphen."""
 _JSON = re.compile(r"\s*(?:\{|\[\s*[\[{\"\d\]-])")
 
 
@@ -167,15 +185,34 @@ def _strip_preface(text: str) -> str:
 
 
 def _strip_role(text: str) -> str:
+    echo = _ECHO.match(text)
+    if echo:
+        return text[echo.end() :]
     role = _ROLE.match(text)
     if role and text[role.end() :].strip():
         return text[role.end() :]
     return text
 
 
+def _strip_frame(text: str) -> str:
+    frame = _FRAME.fullmatch(text)
+    if frame is None:
+        return text
+    return frame["inside"] or frame["boxed"] or ""
+
+
 def _strip_emphasis(text: str) -> str:
     match = _EMPHASIS.fullmatch(text.strip())
-    return _BOLD.sub(r"\1", match[2] if match else text)
+    unquoted = _strip_quoted_block(match[2] if match else text)
+    return _BOLD.sub(r"\1", unquoted)
+
+
+def _strip_quoted_block(text: str) -> str:
+    """Return a text without the ">" that begins each of its lines."""
+    lines = text.strip().splitlines()
+    if not lines or not all(line.startswith(">") for line in lines):
+        return text
+    return "\n".join(line.removeprefix(">").lstrip() for line in lines)
 
 
 def _strip_quotes(text: str) -> str:
@@ -218,6 +255,7 @@ STEPS: dict[str, Callable[[str], str]] = {
     "thoughts": strip_thoughts,
     "tokens": _strip_tokens,
     "invisible characters": _strip_unseen,
+    "frame": _strip_frame,
     "fence": _strip_fence,
     "preface": _strip_preface,
     "role": _strip_role,

@@ -10,6 +10,9 @@ from typing import Any, Literal
 
 from pairwright.schemas.errors import ServerError
 
+MESSAGES = ("error", "errors", "message", "detail", "msg")
+"""Fields that hold an error's message or lead to it."""
+MOST_NESTED = 6  # levels of an error that are followed
 LONGEST = 300  # characters kept of a server's message
 Reason = Literal[
     "server busy", "no answer in time", "broken answer", "server error", "no connection"
@@ -69,10 +72,28 @@ def message_of(body: bytes) -> str:
         content: Any = json.loads(text)
     except (ValueError, RecursionError):
         return printable(re.sub(r"<[^<>]{0,300}>", " ", text[: 64 * LONGEST]))
-    for name in ("error", "message", "detail"):
-        if isinstance(content, dict) and content.get(name):
-            content = content[name]
-    return printable(content if isinstance(content, str) else json.dumps(content))
+    words = _find_message(content)
+    return printable(words if isinstance(words, str) else json.dumps(words))
+
+
+def _find_message(content: Any) -> Any:
+    """Return the innermost message of an error, with the field that it is about."""
+    for _ in range(MOST_NESTED):
+        if isinstance(content, list) and content:
+            content = content[0]
+        if not isinstance(content, dict):
+            return content
+        name = next((name for name in MESSAGES if content.get(name)), None)
+        if name is None:
+            return content
+        words = content[name]
+        if isinstance(words, str) and isinstance(content.get("loc"), list):
+            return f"{'.'.join(map(str, content['loc']))}: {words}"  # FastAPI's
+        raw = content.get("metadata")
+        if isinstance(words, str) and isinstance(raw, dict) and raw.get("raw"):
+            return f"{words}: {raw['raw']}"  # OpenRouter's: the provider's own words
+        content = words
+    return content
 
 
 def printable(text: str) -> str:

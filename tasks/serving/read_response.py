@@ -34,6 +34,7 @@ CURE = (
 )
 DECLINED = "declined"
 OTHER_LANGUAGE = "another language"
+UNDECODED = "tokens that were not decoded"
 REPEATS = "repeats itself"
 REASONS = (
     CUT_OFF,
@@ -44,6 +45,7 @@ REASONS = (
     CONTROL_TOKENS,
     CONTROL_CHARACTERS,
     OTHER_LANGUAGE,
+    UNDECODED,
     REPEATS,
 )
 """Reasons to refuse an answer, whatever its form."""
@@ -57,6 +59,10 @@ FILTERED = re.compile(
 )
 NORMAL = re.compile(r"stop|end|eos|eot|finish|complete|tool|function")
 """Words of reasons to finish that say nothing about why an answer is empty."""
+_MARKS = re.compile(r"(?<=\w)[\u0120\u010a](?=\w)|\u2581")
+"""Spaces and line ends in vocabularies, which a server forgot to turn back."""
+_ONE_ITEM = re.compile(r"(?:[-*\u2022\u2192]|1[.)])[ \t]+")
+_SECOND_ITEM = re.compile(r"\s(?:[-*\u2022\u2192]|2[.)])\s")
 FAILED = re.compile(r"error|abort|cancel|fail|interrupt|insufficient|overload|timeout|malformed")
 
 
@@ -68,6 +74,7 @@ class _Message:
     thoughts: str  # beside the text
     field: str  # name of the field that holds them
     calls_tool: bool
+    refusal: str
 
 
 def read_response(body: bytes) -> Answer:
@@ -78,14 +85,15 @@ def read_response(body: bytes) -> Answer:
     """
     try:
         response: Any = json.loads(body)
-        choice = response["choices"][0]
-        message = _read_message(choice["message"])
+        choice = _find_choice(response)
         finish = choice.get("finish_reason")
-        refusal = choice["message"].get("refusal")
+        if isinstance(finish, dict):
+            finish = finish.get("type")
+        message = _read_message(_find_message(choice), is_ended=isinstance(finish, str))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise FaultError("broken answer", f"no answer in it: {message_of(body)}") from None
-    if refusal and isinstance(refusal, str):
-        raise RefusedQuestionError("the model refused", printable(refusal))
+    if message.refusal:
+        raise RefusedQuestionError("the model refused", printable(message.refusal))
     reason = _read_finish(finish, body, is_empty=not message.text.strip())
     cleaned = clean_text(whole(message.text))
     thoughts = bool(message.thoughts) or cleaned.thought
@@ -100,7 +108,24 @@ def read_response(body: bytes) -> Answer:
 
 def read_text(answer: Answer) -> str | RefusedText:
     """Return an answer's text, or the reason why it must not be stored."""
-    return answer.refused or refuse_text(answer.text) or answer.text
+    text = _unwrap(answer.text)
+    return answer.refused or refuse_text(text) or text
+
+
+def _unwrap(text: str) -> str:
+    """Return the only value of a JSON object or the only item of a list, or else the text."""
+    if _ONE_ITEM.match(text) and "\n" not in text and not _SECOND_ITEM.search(text):
+        return _ONE_ITEM.sub("", text)
+    if not text.startswith("{"):
+        return text
+    try:
+        content: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    values = list(content.values())
+    if len(values) == 1 and isinstance(values[0], str):
+        return values[0].strip()
+    return text
 
 
 def refuse_text(text: str) -> RefusedText | None:
@@ -112,6 +137,9 @@ def refuse_text(text: str) -> RefusedText | None:
     control = refuse_control(text)
     if control:
         return control
+    marks = _MARKS.search(text)
+    if marks:
+        return RefusedText(UNDECODED, text[:60])
     if repeats_itself(text):
         return RefusedText(REPEATS, text[-80:])
     if in_another_language(text):
@@ -119,9 +147,34 @@ def refuse_text(text: str) -> RefusedText | None:
     return None
 
 
-def _read_message(message: Mapping[str, Any]) -> _Message:
-    """Return a message's text and thoughts; ``TypeError`` for another form."""
+def _find_choice(response: Any) -> Mapping[str, Any]:
+    """Return the first answer; ``FaultError`` for an error with the status of a success."""
+    choices = response.get("choices")
+    error = response.get("error")
+    if not choices and error:
+        raise FaultError("server error", message_of(json.dumps(error).encode()))
+    error = choices[0].get("error")
+    if error:
+        raise FaultError("server error", message_of(json.dumps(error).encode()))
+    return choices[0]
+
+
+def _find_message(choice: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an answer's message, which some servers call otherwise."""
+    if isinstance(choice.get("text"), str):  # of a completion without a chat
+        return {"content": choice["text"]}
+    return choice.get("message") or choice.get("delta") or {}
+
+
+def _read_message(message: Mapping[str, Any], *, is_ended: bool) -> _Message:
+    """Return a message's text and thoughts; ``TypeError`` for another form.
+
+    Without any content, the server must have said why the answer ended.
+    """
     content = message.get("content")
+    if isinstance(content, dict):
+        content = [content]
+    refusal = message.get("refusal")
     text = ""
     thoughts = ""
     field = ""
@@ -130,6 +183,7 @@ def _read_message(message: Mapping[str, Any]) -> _Message:
     elif isinstance(content, list):
         text, thoughts = _read_parts(content)
         field = "content" if thoughts else ""
+        refusal = refusal or next(filter(None, map(_read_refusal, content)), None)
     elif content is not None:
         raise TypeError("content is neither a text nor a list")
     for name in REASONING_FIELDS:
@@ -138,9 +192,16 @@ def _read_message(message: Mapping[str, Any]) -> _Message:
             thoughts = value if isinstance(value, str) else json.dumps(value)
             field = name
     calls_tool = bool(message.get("tool_calls") or message.get("function_call"))
-    if content is None and "content" not in message and not (thoughts or calls_tool):
+    is_empty = "content" not in message and not (thoughts or calls_tool)
+    if is_empty and not is_ended:
         raise TypeError("no content")
-    return _Message(text, thoughts, field, calls_tool)
+    return _Message(text, thoughts, field, calls_tool, refusal if isinstance(refusal, str) else "")
+
+
+def _read_refusal(part: Any) -> str:
+    """Return the words of a part that is a refusal."""
+    is_refusal = isinstance(part, dict) and part.get("type") == "refusal"
+    return str(part.get("refusal") or "refused") if is_refusal else ""
 
 
 def _read_parts(parts: Sequence[Any]) -> tuple[str, str]:
@@ -154,8 +215,12 @@ def _read_parts(parts: Sequence[Any]) -> tuple[str, str]:
             inner = next((part[name] for name in THINKING_PARTS if part.get(name)), "")
             inner = inner or part.get("text") or ""
             thoughts.append(inner if isinstance(inner, str) else _read_parts(inner)[0])
-        elif isinstance(part.get("text"), str):
-            texts.append(part["text"])
+        else:
+            words = part.get("text")
+            if isinstance(words, dict):
+                words = words.get("value")
+            if isinstance(words, str):
+                texts.append(words)
     return "".join(texts), "".join(thoughts)
 
 

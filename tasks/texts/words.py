@@ -122,7 +122,11 @@ DECLINED = re.compile(
     r"|\bno images? (?:was|were|are|have been|has been) "
     r"(?:provided|attached|given|shared|uploaded)\b"
     r"|\bwithout (?:seeing|access to|being able to see) (?:the|both|any|either)\b"
-    r"|\bplease (?:provide|upload|share|attach)\b",
+    r"|\bplease (?:provide|upload|share|attach)\b"
+    r"|\A\W*(?:the |both |either )?(?:images?|pictures?|photos?) (?:is|are|was|were)"
+    r"(?: not|n['’]t) (?:available|visible|provided|attached|accessible)\b"
+    r"|\A\W*(?:n/a|not available|no (?:caption|description|answer|response))\W*\Z"
+    r"|\A\W*(?:lo siento|desculpe|je suis désolé|es tut mir leid|mi dispiace)\b",
     re.IGNORECASE,
 )
 TEXTS = r"(?:captions?|(?:image |given |provided |textual ){1,3}descriptions?)"

@@ -27,6 +27,7 @@ AROUND = {
         "<think>Let me see.</think><answer>{}</answer>",
         "<think></think>\n\n{}",
         "Reasoning: the mug is red.\n\n**Answer:** {}",
+        "Okay, let me see. A mug.\n\nFinal answer: {}",
     ],
     "fence": [
         "```\n{}\n```",
@@ -42,8 +43,10 @@ AROUND = {
         "AI: {}",
         "Final Answer: {}",
         "Caption: {}",
+        "user\nDescribe the image.\nassistant\n{}",
     ],
-    "emphasis": ["**{}**", "*{}*", "`{}`"],
+    "frame": ["<caption>{}</caption>", "<p>\n{}\n</p>", "\\boxed{{}}"],
+    "emphasis": ["**{}**", "*{}*", "`{}`", "_{}_"],
     "quotation marks": ['"{}"', "\u201c{}\u201d", "'{}'"],
     "tokens": [
         "{}</s>",
@@ -53,8 +56,15 @@ AROUND = {
         "<|im_start|>assistant\n{}<|im_end|>",
         "<|start_header_id|>assistant<|end_header_id|>\n\n{}<|eot_id|>",
         "<|begin_of_box|>{}<|end_of_box|>",
+        "[ASSISTANT]: {}",
+        "{} /no_think",
+        "/think\n{}",
     ],
-    "preface": ["Sure! Here is the description:\n\n{}"],
+    "preface": [
+        "Sure! Here is the description:\n\n{}",
+        "Here is the caption: {}",
+        "Certainly! Here's a detailed description of the image: {}",
+    ],
     "remarks": [
         "{}\n\nNote: I based this on the visible content.",
         "{} Note: I based this on the visible content.",
@@ -63,7 +73,7 @@ AROUND = {
         "{}\n\n---\nI hope this helps! Let me know if you need more.",
         "{}\nPlease note that this is based on the captions.",
     ],
-    "invisible characters": ["\ufeff{}", "{}\u200e"],
+    "invisible characters": ["\ufeff{}", "{}\u200e", "{}\u200b"],
 }
 
 
@@ -106,6 +116,10 @@ def test_bold_words_lose_their_stars() -> None:
     assert clean_text("A **red** car beside a **blue** one.").text == (
         "A red car beside a blue one."
     )
+
+
+def test_a_quoted_block_loses_its_marks() -> None:
+    assert clean_text("> A red car.\n> A blue one.").text == "A red car.\nA blue one."
 
 
 def test_json_is_found_in_thoughts_and_fence() -> None:

@@ -141,3 +141,84 @@ def test_each_unfit_text_has_its_own_reason(reason, text) -> None:
 @pytest.mark.parametrize("text", [TEXT, "Ein Hund.", "A caf\u00e9.\nIt is open.", "It is 5 < 6."])
 def test_fit_texts(text) -> None:
     assert refuse_text(text) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps({"caption": TEXT}),
+        f"- {TEXT}",
+        f"1. {TEXT}",
+        f'```json\n{{"description": "{TEXT}"}}\n```',
+    ],
+)
+def test_the_only_item_of_a_list_or_object_is_the_text(content) -> None:
+    assert read_text(respond(content=content)) == TEXT
+
+
+@pytest.mark.parametrize("space", ["\u0120", "\u2581"])
+def test_tokens_that_were_not_decoded_are_refused(space) -> None:
+    refused = refuse_text(TEXT.replace(" ", space))
+    assert refused is not None
+    assert refused.reason == "tokens that were not decoded"
+
+
+@pytest.mark.parametrize("content", [f"1. {TEXT} 2. {TEXT}", '{"a": "b", "c": "d"}', "{a: b}"])
+def test_several_items_stay(content) -> None:
+    assert read_text(respond(content=content)) == content
+
+
+def body_of(choice) -> bytes:
+    return json.dumps({"choices": [choice]}).encode()
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"message": {"content": {"type": "text", "text": TEXT}}},
+        {"message": {"content": [{"type": "output_text", "text": TEXT}]}},
+        {"message": {"content": [{"type": "text", "text": {"value": TEXT}}]}},
+        {"message": {"content": TEXT}, "finish_reason": {"type": "stop"}},
+        {"message": {"content": TEXT}, "finish_details": {"type": "stop"}},
+        {"delta": {"content": TEXT}, "finish_reason": "stop"},
+        {"text": TEXT, "finish_reason": "stop"},
+    ],
+)
+def test_other_forms_of_a_message(choice) -> None:
+    assert read_text(read_response(body_of(choice))) == TEXT
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": None, "refusal": "I will not."},
+        {"content": [{"type": "refusal", "refusal": "I will not."}]},
+    ],
+)
+def test_a_refusal_is_found_in_a_field_and_a_part(message) -> None:
+    with pytest.raises(RefusedQuestionError, match=r"I will not\."):
+        read_response(body_of({"message": message, "finish_reason": "stop"}))
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"error": {"message": "overloaded", "code": 503}},
+        {"error": "overloaded"},
+        {"choices": None, "error": {"error": {"message": "overloaded"}}},
+        {"choices": [{"error": {"message": "overloaded"}, "finish_reason": "error"}]},
+    ],
+)
+def test_an_error_with_the_status_of_a_success_is_said(response) -> None:
+    with pytest.raises(FaultError, match="server error: overloaded"):
+        read_response(json.dumps(response).encode())
+
+
+def test_a_message_without_content_at_the_limit_is_cut_off() -> None:
+    answer = read_response(body_of({"message": {"role": "assistant"}, "finish_reason": "length"}))
+    assert read_text(answer).reason == "thoughts without an answer"
+
+
+def test_a_message_without_content_by_a_filter_is_refused() -> None:
+    with pytest.raises(RefusedQuestionError, match="content_filter"):
+        read_response(body_of({"message": {}, "finish_reason": "content_filter"}))
