@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from pairwright.flows.building.find_models import served_models
+from pairwright.flows.building.find_models import check_served_weights, served_models
 from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ModelError, PairwrightError
@@ -149,6 +149,7 @@ def _check_served(profile: Profile, until: str) -> Iterator[MachineCheck]:
     for field, chat in served_models(profile, until).items():
         try:
             found = probe_model(chat.model_copy(update=waits), field=field)
+            check_served_weights(chat, field)
         except (PairwrightError, OSError) as error:
             yield missing("served", field, str(error))
             continue

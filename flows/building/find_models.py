@@ -22,7 +22,12 @@ from pairwright.schemas.writing import ChatConfig, ServedSection
 from pairwright.tasks.mining import search_neighbours
 from pairwright.tasks.models.check_packages import require_faiss
 from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.verify_weights import Verified, verify_lookups, verify_served
+from pairwright.tasks.models.verify_weights import (
+    Verified,
+    find_missing_served,
+    verify_lookups,
+    verify_served,
+)
 from pairwright.tasks.models.weights import is_model_folder
 from pairwright.tasks.serving.launch import Servers
 from pairwright.tasks.serving.probe import probe_model
@@ -57,8 +62,28 @@ def pin_served(profile: Profile, until: str) -> ResolvedProfile:
             found = probe_model(chat, field=model, images=images_of[model])
         except ServerError as error:  # nothing has begun: the address is wrong, or no server runs
             raise ConfigError(str(error)) from error
+        check_served_weights(chat, model)
         findings.update(changed_fields(chat, found, model))
     return add_findings(profile, findings)
+
+
+def check_served_weights(chat: ChatConfig, field: str) -> None:
+    """Raise ``ConfigError`` for a model that vLLM would look for in vain on this machine.
+
+    A command of several words may be a container, whose cache is its own.
+    """
+    launch = chat.launch
+    if not launch.enabled or launch.download or len(launch.command) != 1:
+        return
+    if not chat.model or is_model_folder(chat.model) or "--download-dir" in launch.flags:
+        return
+    missing = find_missing_served(chat)
+    if missing:
+        raise ConfigError(
+            f"{field}.model: {chat.model} is not on this machine: {missing}. Fetch it with: "
+            "pairwright fetch --served, and the same --profile and --set; or let vLLM fetch it: "
+            f"--set {field}.launch.download=true"
+        )
 
 
 def served_models(profile: Profile, until: str) -> dict[str, ChatConfig]:

@@ -182,6 +182,9 @@ class StageRuns:
                 continue
             served = find_models.start_server(self.servers, profile, planned)
             yield from self.executor.submit(served, batch)
+            end = self.servers.describe_end()
+            if end:
+                log.error("%s: %s", planned.stage.name, end)
 
     @property
     def stopped(self) -> str:

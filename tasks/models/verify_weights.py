@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.writing import ChatConfig
@@ -25,7 +24,9 @@ SERVED = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken"
 """Files that vLLM reads."""
 NOT_SERVED = ("*/*", "consolidated*")
 """The same weights in other formats."""
+CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
+WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +71,9 @@ def verify_served(chat: ChatConfig, name: str, *, fetch: bool) -> list[Verified]
 
     ``name`` is the model's field.
     """
-    from huggingface_hub import snapshot_download
-
-    options: dict[str, Any] = {
-        "allow_patterns": SERVED,
-        "ignore_patterns": NOT_SERVED,
-        "local_files_only": not fetch,
-    }
-    find = partial(snapshot_download, chat.model, revision=chat.revision or None, **options)
+    find = partial(_find_snapshot, chat, fetch=fetch)
     try:
-        folder = Path(find())
+        folder = find()
         if fetch and _delete_damaged(folder.iterdir()):
             find()
         return [_verify(FoundFile(name, chat.model, path)) for path in _list_files(folder)]
@@ -87,6 +81,45 @@ def verify_served(chat: ChatConfig, name: str, *, fetch: bool) -> list[Verified]
         problem = "could not be fetched" if fetch else "is not on this machine"
         fault = f"{name}.model: {chat.model} {problem}: {error}"
         return [Verified(field=name, model=chat.model, file="", fault=fault)]
+
+
+def find_missing_served(chat: ChatConfig) -> str:
+    """Return what the Hub's cache lacks of a model that vLLM loads; empty: nothing.
+
+    Files are not verified here. Names that are none of the Hub's are left to vLLM.
+    """
+    from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    revision = chat.revision or None
+    try:
+        folder = _find_snapshot(chat, fetch=False)
+        paths = _list_files(folder)
+    except HFValidationError:
+        return ""
+    except Exception:  # noqa: BLE001 - of the Hub's client, an index of another form
+        part = "nothing of it"
+        if isinstance(try_to_load_from_cache(chat.model, CONFIG, revision=revision), str):
+            part = "only a part of it"
+        return f"{part} is in {constants.HF_HUB_CACHE}"
+    if not any(path.suffix in WEIGHTS for path in paths):
+        return f"{folder} holds no weights"
+    absent = [path for path in paths if not path.is_file()]
+    return f"{absent[0]} is absent" if absent else ""
+
+
+def _find_snapshot(chat: ChatConfig, *, fetch: bool) -> Path:
+    """Return the folder of the Hub's cache with the files that vLLM reads."""
+    from huggingface_hub import snapshot_download
+
+    folder = snapshot_download(
+        chat.model,
+        revision=chat.revision or None,
+        allow_patterns=SERVED,
+        ignore_patterns=NOT_SERVED,
+        local_files_only=not fetch,
+    )
+    return Path(folder)
 
 
 def _list_files(folder: Path) -> list[Path]:

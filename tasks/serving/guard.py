@@ -7,7 +7,7 @@ processes. On SIGTERM, or when PARENT is no longer its parent (also after ``kill
 sends SIGTERM to the command, and after GRACE_SECONDS, or when it has ended, SIGKILL to the rest of
 the group. It exits with the command's exit code when all have ended and the GPU is free. It is
 started by its path, loads nothing of the project, and has its own session: Ctrl-C reaches the build
-only.
+only. A command that a signal ended gives 128 and the signal's number, as in a shell.
 """
 
 import ctypes
@@ -50,7 +50,7 @@ def main(
             os.killpg(server.pid, signal.SIGKILL)
     code = server.wait()
     _reap_group(server.pid)
-    return code
+    return 128 - code if code < 0 else code
 
 
 def _terminate(server: "subprocess.Popen[bytes]", grace_s: float) -> None:

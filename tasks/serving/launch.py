@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -38,6 +39,7 @@ CAUSE = re.compile(
     r"init)).*"
 )
 """Cause of vLLM's end in its log; worker processes only report failures of others."""
+LAST_LINES = 3  # of a log without a known cause
 QUIET = {
     "DO_NOT_TRACK": "1",
     "VLLM_NO_USAGE_STATS": "1",
@@ -93,6 +95,14 @@ class Servers:
                 self.stop_server()
                 raise ServerError(f"{field}: {error}")
         return chat.model_copy(update={"endpoint": (f"http://127.0.0.1:{running.port}/v1",)})
+
+    def describe_end(self) -> str:
+        """Return how the server ended, which nobody stopped; empty: it runs, or there is none."""
+        running = self._running
+        if running is None or running.guard.poll() is None:
+            return ""
+        how = say_exit(running.guard.returncode)
+        return _describe_failure(running, f"{how} while it was asked")
 
     def stop_server(self) -> None:
         """Stop the running server, if any, after its current requests."""
@@ -205,19 +215,35 @@ def _wait(running: _Running) -> str:
     problem = f"did not answer within {limit:g} s (launch.start_timeout_seconds)"
     while time.monotonic() < began + limit:
         if running.guard.poll() is not None:
-            problem = f"ended with exit code {running.guard.returncode} before it answered"
+            problem = f"{say_exit(running.guard.returncode)} before it answered"
             break
         if _serves(running):
             _log.info("vLLM serves %s after %.0f s", running.chat.model, time.monotonic() - began)
             return ""
         time.sleep(LOOK_SECONDS)
-    log = running.log.read_bytes().rpartition(b"\n$ ")[2].decode(errors="replace")  # of this start
+    return _describe_failure(running, problem)
+
+
+def _describe_failure(running: _Running, problem: str) -> str:
+    """Return what went wrong with a server, with the cause in the log of this start."""
+    log = running.log.read_bytes().rpartition(b"\n$ ")[2].decode(errors="replace")
     cause = find_cause(log)
     return f"vLLM of {running.chat.model} {problem}: {cause} (its whole log: {running.log})"
 
 
+def say_exit(code: int) -> str:
+    """Return in words how a process ended that gave an exit code, or 128 and a signal's number."""
+    number = -code if code < 0 else code - 128
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"ended with exit code {code}"
+    advice = " (probably out of memory)" if name == "SIGKILL" else ""
+    return f"was ended by {name}{advice}"
+
+
 def find_cause(log: str) -> str:
-    """Return the last cause in vLLM's log, without the line's prefix, or else its last line."""
+    """Return the last cause in vLLM's log, without the line's prefix, or else its last lines."""
     lines = [line.strip() for line in log.splitlines()[1:]]  # without the command
     lines = [line for line in lines if line]
     if not lines:
@@ -226,7 +252,7 @@ def find_cause(log: str) -> str:
         cause = CAUSE.search(line)
         if cause:
             return cause[0].strip()[:500]
-    return lines[-1][:500]
+    return " | ".join(lines[-LAST_LINES:])[-500:]
 
 
 def _serves(running: _Running) -> bool:

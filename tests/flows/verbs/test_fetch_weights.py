@@ -178,3 +178,31 @@ def test_served_models_are_left_out_unless_they_are_asked_for(web, fetch, tmp_pa
     code, _, err = fetch(*SERVED, "--served", "--check")
     assert code == 1
     assert MISSING in err
+
+
+def test_a_build_finds_a_missing_served_model_first(web, fetch, profile, tmp_path, capsys):
+    """With the line that fetches it; an incomplete one is missing, too."""
+    for name, data in (SHARDS | SMALL).items():
+        web.put_on_hub("owner/served", name, data, small=name in SMALL)
+    vllm = tmp_path / "vllm"
+    vllm.write_text("#!/bin/sh\nexit 1\n")
+    vllm.chmod(0o700)
+    launched = words_of([f"models.chat.launch.command=[{vllm}]"])
+
+    def build():
+        words = ["build", *SERVED, *launched, "--profile", profile]
+        code = run(*words, "--out", tmp_path / "out")
+        return code, capsys.readouterr().err
+
+    line = "Fetch it with: pairwright fetch --served, and the same --profile and --set"
+    code, err = build()
+    assert code == 2
+    assert f"{MISSING}: nothing of it is in " in err
+    assert line in err
+    assert fetch(*SERVED, "--served")[0] == 0
+    (folder,) = (tmp_path / "hub/models--owner--served/snapshots").iterdir()
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    code, err = build()
+    assert code == 2
+    assert f"{MISSING}: only a part of it is in {tmp_path / 'hub'}. {line}" in err
+    assert not (tmp_path / "out").exists()

@@ -137,6 +137,29 @@ def test_a_server_that_dies_is_told_with_its_cause_and_its_log(servers, diary) -
     assert are_gone(entries(diary)[0])
 
 
+def test_a_server_that_is_killed_is_told_with_the_signal_and_its_log(servers, diary) -> None:
+    with pytest.raises(ServerError) as caught:
+        ready(servers, config_of(diary, fault="killed"))
+    message = str(caught.value)
+    assert "was ended by SIGKILL (probably out of memory) before it answered" in message
+    assert ": INFO Loading weights: 3 of 4 (" in message
+    assert are_gone(entries(diary)[0])
+
+
+def test_how_a_server_ended_while_it_was_asked_is_told(servers, diary) -> None:
+    assert servers.describe_end() == ""
+    ready(servers, config_of(diary))
+    assert servers.describe_end() == ""
+    [began] = entries(diary)
+    os.kill(began["pid"], signal.SIGKILL)
+    until = time.monotonic() + 20
+    while not servers.describe_end() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert "tiny was ended by SIGKILL (probably out of memory) while it was asked" in (
+        servers.describe_end()
+    )
+
+
 ENGINE = "(EngineCore_DP0 pid=71) ERROR 11-23 10:00:02 [core.py:708] "
 TRACEBACK = f"""\
 INFO 11-23 10:00:00 [api_server.py:1839] vLLM API server version 0.32.0
@@ -163,10 +186,11 @@ USAGE = "usage: vllm serve [model_tag] [options]\nCAUSE\n"
         (TRACEBACK, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 224.00 MiB. GPU 0 has 23.5 GiB"),
         (USAGE, "error: argument --max-model-len: invalid int value: 'x'"),
         (PYDANTIC, "Value error, User-specified max_model_len (8192) is greater than the derived max_model_len (4096) [type=value_error]"),
+        ("INFO a\nINFO b\nINFO c\nINFO d\n", "INFO b | INFO c | INFO d"),
         ("CAUSE\n", "bash: vllm: cannot execute: required file not found"),
         ("", "its log is empty"),
     ],
-    ids=["cache", "memory", "value", "setting", "program", "nothing"],
+    ids=["cache", "memory", "value", "setting", "lines", "program", "nothing"],
 )  # fmt: skip
 def test_of_a_long_log_the_line_that_matters_is_found(log, cause) -> None:
     text = log.replace("CAUSE", cause)
