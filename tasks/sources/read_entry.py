@@ -28,7 +28,7 @@ from pairwright.tasks.images.decode import (
     render_image,
 )
 from pairwright.tasks.images.depth import BY_IMAGE, Rendered
-from pairwright.tasks.images.masks import encode_mask
+from pairwright.tasks.images.masks import encode_mask, encode_patch
 from pairwright.tasks.sources.pair_parts import (
     NOT_ALIGNED,
     SAME,
@@ -201,7 +201,7 @@ def _cut_images(images: tuple[ImageRow, ImageRow], part: PairPart) -> tuple[Imag
         if is_whole and not is_warped:
             cut.append(image)
             continue
-        data = encode_png(pixels)
+        data = encode_patch(pixels)
         key = make_key(data)
         new = replace(
             image,

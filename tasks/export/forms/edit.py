@@ -50,9 +50,10 @@ FORM = Form(
     name="edit",
     about="triplets for image editing, with the failed edit: Parquet as InstructPix2Pix reads it",
     cannot=(
-        "It holds pairs with an instruction: those whose source gives one, and rendered scenes "
-        "that differ by one thing added, taken away or exchanged. An addition or removal gives "
-        "both directions. It lacks descriptions and rejected texts."
+        "It holds edits: instructions that a source gives with its pairs, the only thing added, "
+        "taken away or exchanged between two rendered scenes, and the removals behind rejected "
+        "images. Additions and removals give both directions. It lacks descriptions and rejected "
+        "texts."
     ),
     opens=parquet.open_records(parquet.arrow_schema(FEATURES), _to_records),
     check=parquet.read_parquet(_check, images=IMAGES),

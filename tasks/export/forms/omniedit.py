@@ -32,7 +32,7 @@ def _to_records(
 ) -> list[parquet.Record]:
     records: list[parquet.Record] = []
     for triplet in make_triplets(row):
-        width, height = size_of(triplet.image)
+        width, height = size_of(triplet.source["bytes"])
         record = {
             "omni_edit_id": triplet.key,
             "task": triplet.task,

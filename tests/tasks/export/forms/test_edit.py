@@ -5,7 +5,7 @@ from dataclasses import replace
 import datasets
 import pytest
 
-from pairwright.schemas.rows import PairRow
+from pairwright.schemas.rows import PairRow, RemovalScore
 from pairwright.schemas.scene import SceneChange
 from pairwright.tasks.export.paired_row import find_edits
 from tests.fixtures.exports import export_some, preference, rows_of
@@ -41,6 +41,22 @@ def test_omniedit_has_its_published_columns(tmp_path) -> None:
     assert (there["task"], back["task"]) == ("addition", "removal")
     assert there["edited_prompt_list"] == ["Add a cup."]
     assert (there["width"], there["height"], there["failed_img"]) == (56, 56, None)
+
+
+def test_a_removal_behind_a_rejected_image_is_an_edit(tmp_path) -> None:
+    """The second image was taken without its lamp; another removal was not taken."""
+    scores = tuple(
+        RemovalScore(removal=key, tag=tag, side=1, score=0.5, chosen=chosen)
+        for key, tag, chosen in (("r1", "orange lamp", True), ("r2", "cup", False))
+    )
+    changes = {"edits": (), "rejected_image_maker": "removal", "removal_scores": scores}
+    export_some(tmp_path, [replace(ROW, **changes)], form="edit")
+    gone, back = rows_of(tmp_path)
+    with_lamp, without = ROW.images[1], ROW.rejected_images[1]
+    assert (gone["edit_prompt"], gone["task"]) == ("Remove the orange lamp.", "removal")
+    assert (gone["input_image"]["bytes"], gone["edited_image"]["bytes"]) == (with_lamp, without)
+    assert (back["edit_prompt"], back["task"]) == ("Add an orange lamp.", "addition")
+    assert (back["input_image"]["bytes"], back["edited_image"]["bytes"]) == (without, with_lamp)
 
 
 @pytest.mark.parametrize(
