@@ -322,13 +322,14 @@ class Dataset:
         settings={"optimiser.num_train_epochs": 2})``
         """
         from pairwright.flows.pipeline.load_profile import choose_objective
-        from pairwright.flows.training.make_train_config import make_config
+        from pairwright.flows.training.make_train_config import make_config, warn_of_batch
         from pairwright.flows.training.train_model import train
 
         objective = choose_objective(objective, recipe)
+        lines = _settings_lines(settings)
         config = make_config(
             objective,
-            _settings_lines(settings),
+            lines,
             dataset=self.url,
             recipe=recipe,
             model=model,
@@ -338,6 +339,8 @@ class Dataset:
             table=table,
             mix=mix,
         )
+        if recipe:
+            warn_of_batch(config, recipe, lines)
         return train(
             self.version,
             config,

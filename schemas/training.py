@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from pairwright.schemas.encoder_config import ClipConfig
 from pairwright.schemas.namc_config import NamcConfig
-from pairwright.schemas.section import Count, Positive, Section, Seed, Share
+from pairwright.schemas.section import Count, Names, Positive, Section, Seed, Share
 
 NAME = "differential"
 SIZES, WEIGHTS = f"{NAME}.json", f"{NAME}.safetensors"
@@ -99,11 +99,23 @@ class AdpoConfig(Section):
     choice."""
 
 
-class LoraConfig(Section):
-    """Adapters of LoRA (Hu et al. 2021) on all linear layers of the language model."""
+Rank = Annotated[int, Field(ge=1, le=1024)]
 
-    rank: Annotated[int, Field(ge=1, le=1024)] = 64
+
+class LoraConfig(Section):
+    """Adapters of LoRA (Hu et al. 2021) on linear layers of the language model."""
+
+    rank: Rank = 64
     """Rank of the adapters."""
+    rank_pattern: Mapping[str, Rank] = Field(default_factory=dict[str, int])
+    """Other ranks by the end of a layer's name, as in peft: `{o_proj: 16, "layers.0.mlp.up_proj":
+    8}`."""
+    target_modules: Names = ()
+    """Ends of the names of the layers with adapters, such as `[q_proj, v_proj]`; empty: all linear
+    layers."""
+    modules_to_save: Names = ()
+    """Ends of the names of modules trained in full beside the adapters, such as `[embed_tokens,
+    lm_head]`."""
     alpha: Positive = 128
     """Scale of the adapters, times ``rank``: they are multiplied by alpha / rank."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -119,8 +131,9 @@ class ModelConfig(Section):
     that run's model."""
     revision: str = ""
     """Commit on the Hub, or hash of a folder's files, that the model must have; empty: any."""
-    tuning: Literal["lora", "full"] = "lora"
-    """Whether to train LoRA adapters or all weights."""
+    tuning: Literal["lora", "full", "projector"] = "lora"
+    """Whether to train LoRA adapters, all weights, or only the projector from image features to
+    the language model."""
     lora: LoraConfig = LoraConfig()
     dropout: Literal["auto", "keep", "zero"] = "auto"
     """Dropout of the checkpoint's own configuration; auto: zero in preference losses, so that the
@@ -144,6 +157,9 @@ class ModelConfig(Section):
     load_in_4bit: bool = False
     """Whether the frozen linear layers of the language model are kept in 4 bits (QLoRA's NF4; extra
     "qlora")."""
+    attn_implementation: Literal["auto", "sdpa", "eager", "flash_attention_2"] = "auto"
+    """Attention by its name in transformers; auto: PyTorch's, in two parts where answers share a
+    prompt. FlashAttention has no mask for shared prompts, and needs the package flash-attn."""
     shared_prompt: Literal["auto", "always", "never"] = "auto"
     """Whether a prompt is encoded once for all its answers; auto: in model families that score them
     the same."""
@@ -156,8 +172,8 @@ class OptimiserConfig(Section):
     """Optimiser by its name in transformers: adamw_torch_fused, adamw_8bit, paged_adamw_8bit (extra
     "qlora"), ..."""
     learning_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Peak learning rate; 0: 1e-4 with LoRA, else 5e-7 (SFT, DPO, mDPO, AdaViP) or 3e-6 (ADPO), as
-    in the papers."""
+    """Peak learning rate; 0: 1e-4 with LoRA, 1e-3 for a projector (LLaVA-1.5), else 5e-7 (SFT, DPO,
+    mDPO, AdaViP) or 3e-6 (ADPO), as in the papers."""
     vision_learning_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Peak learning rate of the vision tower, not its projector; 0: ``learning_rate``."""
     per_device_train_batch_size: Positive = 4
@@ -170,6 +186,8 @@ class OptimiserConfig(Section):
     """Optimiser steps, overriding ``num_train_epochs``; 0: as many as the epochs have."""
     warmup_ratio: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """Share of the steps over which the learning rate rises from 0."""
+    warmup_steps: Count = 0
+    """Steps over which it rises, overriding ``warmup_ratio``; 0: as many as that share has."""
     lr_scheduler_type: Literal["cosine", "linear", "constant"] = "cosine"
     """Schedule of the learning rate after the warm-up."""
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -293,6 +311,11 @@ class TrainConfig(Section):
             raise ValueError("model.differential: differential perception needs objective sft")
         if model.vision_tuning == "full" and model.tuning == "lora" and self.objective != "sft":
             raise ValueError("model.vision_tuning: full beside LoRA needs objective sft")
+        if model.tuning == "projector" and model.train_vision:
+            raise ValueError(
+                "model.tuning: projector trains the projector alone: leave out model.train_vision"
+            )
+        self._check_attention()
         if model.load_in_4bit and model.tuning != "lora":
             raise ValueError(
                 "model.load_in_4bit: weights in 4 bits cannot be trained: set model.tuning to lora"
@@ -309,6 +332,20 @@ class TrainConfig(Section):
                 "set model.train_vision=true"
             )
         return self
+
+    def _check_attention(self) -> None:
+        if self.model.attn_implementation != "flash_attention_2":
+            return
+        if self.model.shared_prompt == "always":
+            raise ValueError(
+                "model.attn_implementation: flash_attention_2 has no mask for answers that share "
+                "a prompt: set model.shared_prompt to auto, or take sdpa"
+            )
+        if self.optimiser.precision == "fp32":
+            raise ValueError(
+                "model.attn_implementation: flash_attention_2 computes in 16 bits: "
+                "set optimiser.precision to bf16, or take sdpa"
+            )
 
     @property
     def table(self) -> Literal["preferences", "conversations"]:

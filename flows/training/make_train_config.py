@@ -1,5 +1,6 @@
 """Make the settings of a training from the user's options and the objective's defaults."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
@@ -15,10 +16,13 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.serving.gpu_memory import GB
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training.check_environment import count_launched
 from pairwright.tasks.training.estimate_memory import Sizes, demand_of
 from pairwright.tasks.training.find_model import require_packages
 from pairwright.tasks.training.objective_list import OBJECTIVES
 from pairwright.tasks.training.runs import find_run
+
+log = logging.getLogger(__name__)
 
 
 class TrainFlags(TypedDict, total=False):
@@ -42,6 +46,7 @@ FIELDS = {
     "mix": "data.mix",
 }
 """Field that each option sets."""
+BATCHES = "optimiser.gradient_accumulation_steps"
 EXCLUSIVE = ("objective", "model.name", "start")
 """Fields that ``--set`` must not set again."""
 
@@ -65,6 +70,39 @@ def make_config(
     where = f"--recipe {recipe}" if recipe else f"--objective {objective}"
     return make_section(
         TrainConfig, values, where=where, settings=settings, options=_show_options(flags)
+    )
+
+
+def warn_of_batch(config: TrainConfig, recipe: str, settings: Sequence[str]) -> None:
+    """Log where other processes than a recipe's GPUs make a step of other rows than the recipe's.
+
+    Batches that the user sets, or that fit themselves to the processes, are left alone.
+    """
+    about, values = load_recipe(recipe)
+    values["objective"] = config.objective
+    processes = count_launched()
+    if processes == about.gpus or any("batch_size" in text for text in settings):
+        return
+    if any("gradient_accumulation_steps" in text for text in settings):
+        return
+    if BATCHES in OBJECTIVES[config.objective].defaults(values, None):
+        return
+    optimiser = config.optimiser
+    rows = optimiser.per_device_train_batch_size
+    step = rows * optimiser.gradient_accumulation_steps
+    wanted = step * about.gpus
+    advice = f"start as many processes: torchrun --nproc-per-node {about.gpus} -m pairwright train"
+    if wanted % (rows * processes) == 0:
+        batches = wanted // (rows * processes)
+        advice += f" ..., or keep its batch: --set {BATCHES}={batches}"
+    log.warning(
+        "%d rows a step on %d process(es), where the recipe %s has %d on %d GPU(s): %s",
+        step * processes,
+        processes,
+        recipe,
+        wanted,
+        about.gpus,
+        advice,
     )
 
 

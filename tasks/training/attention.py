@@ -9,24 +9,58 @@ equal length take one call, with the same result (ours).
 
 import inspect
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 
+from pairwright.schemas.errors import ConfigError
+
 SPLIT = "packed_sdpa"  # name of two-part SDPA; transformers looks for "sdpa" in it
 # transformers passes windows unsplit to functions with "flash" in their name
 WINDOWS = "windows_flash"
 
 
-def choose_attention() -> dict[str, str]:
-    """Register attention in two parts; return ``attn_implementation`` for ``from_pretrained``."""
+NO_FLASH = {
+    "gemma3": "its image tokens see each other",
+    "gemma3n": "its image tokens see each other",
+    "gemma4": "its image tokens see each other",
+    "paligemma": "its image tokens see each other",
+}
+"""Families with a mask that FlashAttention cannot have."""
+
+
+def choose_attention(name: str = "auto", family: str = "") -> str | dict[str, str]:
+    """Return ``attn_implementation`` for ``from_pretrained``, and register attention in two parts.
+
+    ``name`` is ``model.attn_implementation``, ``family`` the model's type. ``ConfigError``:
+    FlashAttention is not installed, or has no mask for the family.
+    """
     from transformers.masking_utils import sdpa_mask
+
+    if name == "flash_attention_2":
+        _check_flash(family)
+    if name != "auto":
+        return name
 
     AttentionInterface.register(SPLIT, attend_in_parts)
     AttentionMaskInterface.register(SPLIT, sdpa_mask)
     return {"text_config": SPLIT, "vision_config": "sdpa"}
+
+
+def _check_flash(family: str) -> None:
+    field = "model.attn_implementation: flash_attention_2"
+    if family in NO_FLASH:
+        raise ConfigError(f"{field} has no mask for {family}: {NO_FLASH[family]}. Take sdpa")
+    if find_spec("flash_attn") is None:
+        raise ConfigError(
+            f"{field} needs flash-attn, not installed here: "
+            "python -m pip install flash-attn --no-build-isolation, or take sdpa"
+        )
+    if not torch.cuda.is_available():
+        raise ConfigError(f"{field} needs a GPU. Take sdpa")
 
 
 def attend_in_parts(

@@ -221,10 +221,14 @@ class ChatFormat:
         return position
 
     def _end_tokens(self, ids: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the tokens up to the first control tokens; without any, the tokenizer's end."""
+        """Return the tokens up to the first control tokens.
+
+        Without any, they are those of the visible text, and the tokenizer's end token.
+        """
         is_control = [token in self._control for token in ids]
         if not any(is_control):
-            return (self.processor.tokenizer.eos_token_id,)
+            text = self.processor.tokenizer.decode(ids).rstrip()
+            return (*self._tokens([text])[0], self.processor.tokenizer.eos_token_id)
         first = is_control.index(True)
         rest = is_control[first:]
         size = rest.index(False) if False in rest else len(rest)

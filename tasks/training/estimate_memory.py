@@ -23,7 +23,8 @@ TEXT = 512  # tokens of a row's question and answers
 ANSWERED = 256  # tokens of its answers alone
 SEEN_TWICE = ("mdpo", "adavip")  # objectives with rejected images: each row is two sequences
 LOGITS = 1 << 27  # bytes of logits in float32 at a time
-WIDE = {"lora": 26, "full": 31}
+PROJECTOR = 12  # weights of a projector in squares of the channels, at most (Qwen3-VL has four)
+WIDE = {"lora": 26, "full": 31, "projector": 26}
 """Bytes that a layer keeps for its backward pass per token and residual channel; 8 more per
 feed-forward channel, and as much again while its gradient is computed. """
 NF4 = (1 / 2, 1 / 64, 4 / (64 * 256))
@@ -142,8 +143,13 @@ class Demand:
 
 def count_trained(sizes: Sizes, config: TrainConfig) -> int:
     """Return the number of trained weights."""
+    if config.model.tuning == "projector":
+        return PROJECTOR * sizes.hidden**2
     if config.model.tuning == "lora":
-        return sizes.adapters(config.model.lora.rank) + _count_vision(sizes, config)
+        lora = config.model.lora
+        rank = max(lora.rank, *lora.rank_pattern.values(), 0)
+        in_full = len(lora.modules_to_save) * sizes.embedding_weights
+        return sizes.adapters(rank) + in_full + _count_vision(sizes, config)
     return sizes.whole if config.model.train_vision else sizes.language
 
 
@@ -214,7 +220,7 @@ def _count_reference(
     number_size: int,
 ) -> int:
     """Return the bytes of a copied reference model, its embeddings in float32."""
-    if config.model.tuning != "full" or config.objective != "adpo":
+    if config.model.tuning == "lora" or config.objective != "adpo":
         return 0
     return number_size * sizes.whole + (4 - number_size) * 2 * sizes.embedding_weights
 

@@ -37,7 +37,7 @@ from pairwright.tasks.training.image_size import (
 )
 from pairwright.tasks.training.losses import TEXTS, measures_of, needs_of
 from pairwright.tasks.training.objective import Ended, Job
-from pairwright.tasks.training.pack_answers import can_pack
+from pairwright.tasks.training.pack_answers import explain_unpacked
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer, TrainingSetup
 from pairwright.tasks.training.ranks import gather_ranks, own_rank, stoppable
 from pairwright.tasks.training.retriever.adversary import RetrieverAdversary, open_adversary
@@ -59,6 +59,7 @@ RATES = {"sft": 5e-7, "dpo": 5e-7, "mdpo": 5e-7, "adavip": 5e-7, "adpo": 3e-6}
 """Learning rates of full tuning: paper 000's for SFT and ADPO; RLAIF-V's where paper 004 publishes
 none."""
 LORA_RATE = 1e-4
+PROJECTOR_RATE = 1e-3  # LLaVA-1.5, first stage
 
 
 def fit_preferences(job: Job) -> Ended:
@@ -145,13 +146,13 @@ def _shares_prompt(config: TrainConfig, model: Any) -> bool:
     """Return whether a prompt is encoded once for all its answers."""
     if config.model.shared_prompt != "auto":
         return config.model.shared_prompt == "always"
-    if can_pack(model):
-        return True
-    log.info(
-        "answers do not share their prompt: %s models may score them otherwise",
-        model.config.model_type,
-    )
-    return False
+    if config.model.attn_implementation == "flash_attention_2":
+        log.info("answers do not share their prompt: FlashAttention has no mask for that")
+        return False
+    reason = explain_unpacked(model)
+    if reason:
+        log.info("%s: answers do not share their prompt: %s", model.config.model_type, reason)
+    return not reason
 
 
 def _open_adversary(job: Job, collator: Collator) -> RetrieverAdversary:
@@ -267,7 +268,7 @@ def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> Trainin
         num_train_epochs=optimiser.num_train_epochs,
         max_steps=optimiser.max_steps or -1,
         learning_rate=rate_of(config),
-        warmup_steps=optimiser.warmup_ratio,
+        warmup_steps=optimiser.warmup_steps or optimiser.warmup_ratio,
         lr_scheduler_type="constant_with_warmup" if schedule == "constant" else schedule,
         weight_decay=optimiser.weight_decay,
         max_grad_norm=optimiser.max_grad_norm,
@@ -306,4 +307,6 @@ def rate_of(config: TrainConfig) -> float:
     """Return the learning rate: the configured one, else the objective's default."""
     if config.optimiser.learning_rate:
         return config.optimiser.learning_rate
-    return LORA_RATE if config.model.tuning == "lora" else RATES[config.objective]
+    if config.model.tuning == "full":
+        return RATES[config.objective]
+    return LORA_RATE if config.model.tuning == "lora" else PROJECTOR_RATE

@@ -13,7 +13,7 @@ since peft saves adapters alone.
 import importlib
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +50,14 @@ from pairwright.tasks.training.template_arguments import set_arguments
 
 log = logging.getLogger(__name__)
 ADAPTER = "lora_"
+SAVED = ".modules_to_save."  # peft's copies of modules that are trained in full
 OF_MODULE = f"{MODULE}."  # prefix of the weights of differential perception
 # parts of the names of numbers that make a layer random in training
 RANDOM = ("dropout", "drop_path", "drop_prob", "jitter")
+PROJECTORS = frozenset(
+    {"connector", "deepstack_merger_list", "merger", "multi_modal_projector", "projector"}
+)
+"""Names of the modules from image features to the language model, in transformers."""
 OF_PEFT = "base_model.model."  # prefix of all weights of a model with adapters
 
 
@@ -168,7 +173,7 @@ def load_plain(
         trust_remote_code=False,
         use_safetensors=True,
         dtype=dtype,
-        attn_implementation=choose_attention(),
+        attn_implementation=choose_attention(config.attn_implementation, str(kind)),
     )
     join_windows(model)
     return model
@@ -229,6 +234,9 @@ def prepare_model(model: Any, config: TrainConfig) -> Any:
     if config.model.tuning == "lora":
         model = _add_adapters(model, config)
         description = f"adapters of rank {config.model.lora.rank}"
+    elif config.model.tuning == "projector":
+        _train_projector(model)
+        description = "the projector"
     else:
         prefixes = _language_prefixes(model)
         for name, weight in model.named_parameters(remove_duplicate=False):
@@ -237,6 +245,23 @@ def prepare_model(model: Any, config: TrainConfig) -> Any:
         description = "weights"
     _log_trained(model, description)
     return model
+
+
+def _train_projector(model: Any) -> None:
+    """Switch on the projector's weights alone, in float32: small steps add up."""
+    prefixes = _language_prefixes(model)
+    model.requires_grad_(requires_grad=False)
+    count = 0
+    for name, weight in model.named_parameters():
+        if not name.startswith(prefixes) and PROJECTORS.intersection(name.split(".")):
+            weight.data = weight.data.float()
+            weight.requires_grad = True
+            count += 1
+    if not count:
+        raise ModelError(
+            f"model.tuning: {model.config.model_type} has no projector by one of these names: "
+            f"{', '.join(sorted(PROJECTORS))}"
+        )
 
 
 def _is_full(
@@ -260,14 +285,17 @@ def _add_adapters(model: Any, config: TrainConfig) -> Any:
     for name, weight in model.named_parameters():
         if _is_full(name, prefixes, config.model):
             in_full.append(weight)
-    with_vision = config.model.train_vision and config.model.vision_tuning == "same"
-    layers = _linear_layers(model, ("",) if with_vision else prefixes)
     lora = config.model.lora
+    targets = _find_targets(model, config.model, prefixes)
+    _find_endings(targets, lora.rank_pattern, "rank_pattern")
+    modules = [name for name, _ in model.named_modules()]
     adapters = peft.LoraConfig(
         r=lora.rank,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
-        target_modules=[name for name, _ in layers if not name.startswith(OF_MODULE)],
+        target_modules=targets,
+        rank_pattern=dict(lora.rank_pattern),
+        modules_to_save=_find_endings(modules, lora.modules_to_save, "modules_to_save") or None,
     )
     # Independent of earlier random draws.
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
@@ -275,10 +303,38 @@ def _add_adapters(model: Any, config: TrainConfig) -> Any:
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
         torch.manual_seed(config.seed)
         model = peft.get_peft_model(model, adapters)
+    in_full += [weight for name, weight in model.named_parameters() if SAVED in name]
     for weight in in_full:  # in float32, as adapters are: small steps add up
         weight.data = weight.data.float()
         weight.requires_grad = True
     return model
+
+
+def _find_targets(model: Any, config: ModelConfig, language: tuple[str, ...]) -> list[str]:
+    """Return the names of the linear layers that get adapters."""
+    with_vision = config.train_vision and config.vision_tuning == "same"
+    layers = _linear_layers(model, ("",) if with_vision else language)
+    names = [name for name, _ in layers if not name.startswith(OF_MODULE)]
+    chosen = config.lora.target_modules
+    return _find_endings(names, chosen, "target_modules") if chosen else names
+
+
+def _find_endings(names: Sequence[str], endings: Iterable[str], field: str) -> list[str]:
+    """Return the names that are, or end with a dot and, one of the endings.
+
+    ``ConfigError``: an ending fits no name.
+    """
+    found: dict[str, None] = {}
+    for ending in endings:
+        fitting = [name for name in names if name == ending or name.endswith(f".{ending}")]
+        if not fitting:
+            choices = sorted({name.rpartition(".")[2] for name in names} - {""})
+            known = ", ".join(name for name in choices if not name.isdigit())
+            raise ConfigError(
+                f"model.lora.{field}: no module's name ends with {ending!r}; choose from: {known}"
+            )
+        found.update(dict.fromkeys(fitting))
+    return list(found)
 
 
 def _log_trained(model: Any, description: str) -> None:
@@ -430,9 +486,9 @@ def extra_weights(model: Any) -> dict[str, Tensor]:
     if not hasattr(model, "get_base_model"):
         return {}
     weights = model.get_base_model().named_parameters()
-    return {
-        name: weight for name, weight in weights if weight.requires_grad and ADAPTER not in name
-    }
+    trained = {name: weight for name, weight in weights if weight.requires_grad}
+    own = [name for name in trained if ADAPTER not in name and SAVED not in name]
+    return {name: trained[name] for name in own}
 
 
 def restore_extra_weights(model: Any, folder: Path) -> None:

@@ -19,7 +19,22 @@ from pairwright.tasks.training.attention import SPLIT
 from pairwright.tasks.training.collate import AnswerTokens, Batch
 from pairwright.tasks.training.losses import TEXTS
 
-PACKED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "llava_onevision", "idefics3", "smolvlm")
+PACKED = (
+    "qwen2_vl",
+    "qwen2_5_vl",
+    "qwen3_vl",
+    "llava",
+    "llava_onevision",
+    "internvl",
+    "idefics3",
+    "smolvlm",
+)
+UNPACKED = {
+    "gemma3": "each layer sees a window of the last tokens, and image tokens see each other",
+    "qwen3_5": "the state of its linear attention runs through all tokens",
+    "qwen3_5_moe": "the state of its linear attention runs through all tokens",
+}
+"""Why a prompt cannot be shared in other families; the rest was not compared."""
 PADDING = -1  # segment number of padding; the prompt is 0, answers count from 1
 # Multiple of sequence lengths on a GPU; otherwise PyTorch copies the mask in each layer.
 ALIGNED = 8
@@ -113,10 +128,17 @@ def _make_inputs(
 
 def can_pack(model: Any) -> bool:
     """Return whether a model scores answers with a shared prompt as separately (tests compare)."""
-    text_config = model.config.get_text_config()
-    if getattr(text_config, "sliding_window", None):
-        return False
-    return model.config.model_type in PACKED
+    return not explain_unpacked(model)
+
+
+def explain_unpacked(model: Any) -> str:
+    """Return why a model's answers cannot share a prompt; empty: they can."""
+    kind = model.config.model_type
+    if getattr(model.config.get_text_config(), "sliding_window", None) and kind not in UNPACKED:
+        return "its layers see a window of the last tokens"
+    if kind in PACKED:
+        return ""
+    return UNPACKED.get(kind, "no test compares them with separate sequences")
 
 
 def lay_out(

@@ -276,8 +276,28 @@ class PreferenceTrainer(Trainer):
             checkpoint = f"The last checkpoint, {latest}, is older"
         return (
             f"step {self.state.global_step + 1}: {what}. The batch is: {rows}. {checkpoint}. "
-            "Start over with another --name and a lower learning rate "
-            "(--set optimiser.learning_rate=...) or in fp32 (--set optimiser.precision=fp32)"
+            f"{self._advise()}"
+        )
+
+    def _advise(self) -> str:
+        """Return what to change after a value that is not finite."""
+        precision = "in fp32 (--set optimiser.precision=fp32)"
+        if self.state.global_step:
+            rate = "a lower learning rate (--set optimiser.learning_rate=...)"
+            return f"Start over with another --name and {rate} or {precision}"
+        # No step was taken: the learning rate has changed nothing yet.
+        bad = [
+            name
+            for name, weight in cast("Any", self.model).named_parameters()
+            if weight.is_floating_point() and not weight.isfinite().all()
+        ]
+        if bad:
+            return (
+                f"The start model has {len(bad):,} weights with NaN or infinite values, "
+                f"{bad[0]} the first: fetch or convert it again"
+            )
+        return (
+            f"The start model's weights are finite: look at these rows, or start over {precision}"
         )
 
     # ---- measuring and logging

@@ -1,13 +1,15 @@
 """What a run starts from: a model by name, a stand-in, another run's; and what it goes on with
 after a stop."""
 
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from pairwright.flows.training.make_train_config import make_config
+from pairwright.flows.pipeline.load_profile import choose_objective
+from pairwright.flows.training.make_train_config import make_config, warn_of_batch
 from pairwright.flows.training.version_tables import VersionTables
 from pairwright.flows.versions.version import open_version
 from pairwright.schemas.errors import ConfigError, ModelError
@@ -170,6 +172,29 @@ def test_namc_has_its_published_schedules():
     assert (tuned.namc.noise_enabled, tuned.namc.max_new_tokens) == (False, 23)
     assert [rows_per_step(config.optimiser) for config in (first, tuned)] == [512, 128]
     assert namc_defaults("small", starts=False)["namc.noise_enabled"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "processes", "settings", "what"),
+    [
+        ("adpo-sft", 1, [], "64 rows a step on 1 .*adpo-sft has 128 on 2 .*accumulation_steps=64"),
+        ("adpo-sft", 3, [], r"192 rows a step on 3 .*128 on 2 GPU\(s\): .* train$"),
+        ("adpo-sft", 2, [], ""),
+        ("adpo-sft", 1, ["optimiser.gradient_accumulation_steps=64"], ""),
+        ("adpo-sft", 1, ["optimiser.per_device_train_batch_size=1"], ""),
+        ("adavip", 1, [], "4 rows a step on 1 .*32 on 8 .*accumulation_steps=8"),
+        ("m3diff", 4, [], ""),
+    ],
+)
+def test_other_rows_per_step_than_the_recipes_are_said(
+    recipe, processes, settings, what, monkeypatch, caplog
+):
+    """M3Diff's batch fits itself to the processes; a batch that is set is left alone."""
+    monkeypatch.setenv("WORLD_SIZE", str(processes))
+    objective = choose_objective("", recipe)
+    warn_of_batch(make_config(objective, settings, recipe=recipe), recipe, settings)
+    assert bool(caplog.messages) == bool(what)
+    assert re.search(what, " ".join(caplog.messages))
 
 
 DIFFERENTIAL = ["model.differential.enabled=true", "optimiser.per_device_train_batch_size=8"]

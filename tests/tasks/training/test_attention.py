@@ -6,7 +6,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 from transformers import AutoModelForImageTextToText
 
-from pairwright.tasks.training.attention import WINDOWS, join_windows
+from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.training import TrainConfig
+from pairwright.tasks.training import attention
+from pairwright.tasks.training.attention import WINDOWS, choose_attention, join_windows
+from pairwright.tasks.training.load_model import load_model
 
 EQUAL = [[1, 8, 8], [1, 8, 8]]
 """Patches of images whose windows are of 4 x 4."""
@@ -66,3 +70,38 @@ def test_the_language_model_and_towers_without_windows_stay_as_they_are(model, c
     assert model.model.language_model.config._attn_implementation == "sdpa"
     other = AutoModelForImageTextToText.from_pretrained(checkpoint("llava_onevision"))
     assert not join_windows(other)
+
+
+@pytest.mark.parametrize("name", ["sdpa", "eager"])
+def test_attention_is_the_named_one(name, qwen):
+    config = TrainConfig.model_validate(
+        {"objective": "sft", "model": {"attn_implementation": name}}
+    )
+    model = load_model(qwen, config.model, dtype=torch.float32)
+    assert model.config.get_text_config()._attn_implementation == name
+
+
+@pytest.mark.parametrize(
+    ("family", "installed", "what"),
+    [
+        ("gemma3", True, "gemma3: its image tokens see each other"),
+        ("qwen2_vl", False, "needs flash-attn"),
+        ("qwen2_vl", True, "needs a GPU"),
+    ],
+)
+def test_flash_attention_is_refused_where_it_cannot_be(family, installed, what, monkeypatch):
+    monkeypatch.setattr(attention, "find_spec", lambda _name: installed or None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match=f"attn_implementation: flash_attention_2 .*{what}"):
+        choose_attention("flash_attention_2", family)
+
+
+@pytest.mark.parametrize(
+    ("section", "values"),
+    [("model", {"shared_prompt": "always"}), ("optimiser", {"precision": "fp32"})],
+)
+def test_flash_attention_has_no_shared_prompt_and_16_bits(section, values):
+    settings = {"objective": "dpo", "model": {"attn_implementation": "flash_attention_2"}}
+    settings[section] = {**settings.get(section, {}), **values}
+    with pytest.raises(ValueError, match=r"model\.attn_implementation: flash_attention_2"):
+        TrainConfig.model_validate(settings)

@@ -46,12 +46,15 @@ def test_prompts_are_tokenised_as_by_transformers(family):
     item = loaded("a", "A ball.", question="What differs?")
     content = [{"type": "image", "image": image} for image in item.images]
     content.append({"type": "text", "text": "What differs?"})
-    expected = processor.apply_chat_template(
-        [{"role": "user", "content": content}],
-        tokenize=True,
-        add_generation_prompt=True,
-        return_dict=True,
-    )
+    messages = [{"role": "user", "content": content}]
+    if family.name == "qwen3_5":  # what its template writes before an answer belongs to the prompt
+        answer = {"role": "assistant", "content": [{"type": "text", "text": ""}]}
+        text = processor.apply_chat_template([*messages, answer]).removesuffix("<|im_end|>\n")
+        expected = processor(text=[text], images=[list(item.images)])
+    else:
+        expected = processor.apply_chat_template(
+            messages, tokenize=True, add_generation_prompt=True, return_dict=True
+        )
     batch = Collator(processor, 4096)([item])["batch"]
     assert list(batch.prompts[0]) == expected["input_ids"][0]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText, AutoProcessor, Trainer
 
 from pairwright.schemas.errors import ModelError, StoreError, TrainingError
@@ -255,6 +256,33 @@ def test_a_loss_that_is_no_number_names_step_and_rows(qwen, tmp_path, monkeypatc
     assert "checkpoint-2" in str(error.value)
     assert len(curve(job.run)) == 2, "also what was logged since"
     assert job.run.steps() == [2]
+
+
+@quick
+@pytest.mark.parametrize("is_broken", [True, False])
+def test_a_first_step_that_is_no_number_is_no_learning_rate(
+    is_broken, folder, tmp_path, monkeypatch
+):
+    if is_broken:
+        weights = load_file(folder / WEIGHTS)
+        name = next(name for name in weights if name.endswith("mlp.up_proj.weight"))
+        weights[name][0, 0] = float("nan")
+        save_file(weights, folder / WEIGHTS, {"format": "pt"})
+    else:
+        whole = PreferenceTrainer._loss
+
+        def poisoned(self, *args, **words):
+            loss, learned = whole(self, *args, **words)
+            return replace(loss, value=loss.value * float("nan")), learned
+
+        monkeypatch.setattr(PreferenceTrainer, "_loss", poisoned)
+    job = write_run(tmp_path / "run", settings("sft", folder, **NOT_HELD_OUT))
+    with pytest.raises(TrainingError, match=r"step 1: .*nan") as error:
+        train(job)
+    advice = str(error.value)
+    assert "learning rate" not in advice
+    assert ("1 weights with NaN" in advice) == is_broken
+    assert ("up_proj" in advice) == is_broken
 
 
 @quick

@@ -14,19 +14,28 @@ from pairwright.tasks.training.losses import CHOSEN, IMAGE, TEXTS
 from pairwright.tasks.training.pack_answers import can_pack, pack_answers
 from pairwright.tasks.training.score_answers import score_answers
 from tests.fixtures.examples_to_pack import loaded, ragged
+from tests.fixtures.families_of_models import PACKED
 
 WIDTH = 5
 EQUAL = 1e-5
 """Allowed difference, relative: of a sum of log-probabilities to that sum; of a gradient to the
 model's largest."""
-AROUND = {"smolvlm": (" ", "<end_of_utterance>"), "gemma3": ("", "<end_of_turn>")}
+AROUND = {
+    "smolvlm": (" ", "<end_of_utterance>"),
+    "gemma3": ("", "<end_of_turn>"),
+    "llava": (" ", "</s>"),
+}
 """What the published templates put before and behind an answer, where it is not Qwen's."""
 BETWEEN = {
     "llava_onevision": "<|im_start|>user \nWhich is brighter?<|im_end|><|im_start|>assistant\n",
     "smolvlm": "\nUser: Which is brighter?<end_of_utterance>\nAssistant:",
+    "qwen3_5": "\n<|im_start|>user\nWhich is brighter?<|im_end|>\n<|im_start|>assistant\n"
+    "<think>\n\n</think>\n\n",
     "gemma3": "\n<start_of_turn>user\nWhich is brighter?<end_of_turn>\n<start_of_turn>model\n",
 }
 """What they put between an answer's end and the next answer, where it is not Qwen's."""
+OPENINGS = {"qwen3_5": "\n</think>\n\n"}
+"""What they put between prompt and answer, without loss."""
 QWEN_BETWEEN = "\n<|im_start|>user\nWhich is brighter?<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -59,6 +68,7 @@ class Family:
     def __init__(self, folder):
         self.processor = AutoProcessor.from_pretrained(folder)
         self.before, self.behind = AROUND.get(folder.name, ("", "<|im_end|>"))
+        self.opening = OPENINGS.get(folder.name, "")
         self.between = BETWEEN.get(folder.name, QWEN_BETWEEN)
 
     def answer(self, text):
@@ -67,9 +77,10 @@ class Family:
     def prompt(self, item, images):
         text = {"type": "text", "text": item.example.turns[0].text}
         messages = [{"role": "user", "content": [*[{"type": "image"}] * len(images), text]}]
-        return self.processor.apply_chat_template(
+        prompt = self.processor.apply_chat_template(
             messages, tokenize=False, add_generation_prompt=True
         )
+        return prompt + self.opening
 
     def encode(self, text, images):
         visible = [list(images)] if images else None
@@ -118,7 +129,7 @@ def test_scores_and_gradients_are_those_of_single_sequences(family, attention):
     expected = differentiate(model, score_one_by_one(model, family, items))
     assert (expected[0] != 0).sum() == 11
     packs = can_pack(model)
-    assert packs == (family.name != "gemma3")
+    assert packs == (family.name in PACKED)
     for apart in {True, not packs}:
         batch = batch_of(family, items, apart=apart)
         assert_equal(differentiate(model, score(model, batch)), expected)
@@ -127,6 +138,8 @@ def test_scores_and_gradients_are_those_of_single_sequences(family, attention):
 @pytest.mark.parametrize("summary", ["Both show a ball; the second one is darker.", "e"])
 def test_both_answers_of_a_conversation_bear_loss_and_nothing_else(family, summary):
     """The mask is written by hand, over the whole text as transformers' processor encodes it."""
+    if family.name == "llava":
+        return  # its template writes no end token: see below
     model, item, own = load(family), loaded("one", summary), Family(family)
     then = (Turn(role="user", text="Which is brighter?"), Turn(role="assistant", text="A"))
     batch = batch_of(family, [Loaded(replace(item.example, then=then), item.images, ())])
@@ -144,6 +157,23 @@ def test_both_answers_of_a_conversation_bear_loss_and_nothing_else(family, summa
     scored = score_answers(model, packed)
     assert scored.tokens.tolist()[0][CHOSEN] == mask.sum()
     expected = log_probabilities(model, encoded[-1])[mask[1:]].sum()
+    torch.testing.assert_close(scored.logps[0, CHOSEN], expected, rtol=EQUAL, atol=0)
+
+
+def test_answers_have_prompts_of_their_own_where_the_template_ends_none(checkpoint):
+    """LLaVA-1.5 ends with a token that its template does not write behind earlier answers."""
+    folder = checkpoint("llava")
+    model, item, own = load(folder), loaded("one", "It is darker."), Family(folder)
+    then = (Turn(role="user", text="Which is brighter?"), Turn(role="assistant", text="A"))
+    batch = batch_of(folder, [Loaded(replace(item.example, then=then), item.images, ())])
+    prompt = own.prompt(item, item.images)
+    second = f"{prompt} It is darker. USER: Which is brighter? ASSISTANT:"
+    expected = 0.0
+    for before, text in ((prompt, "It is darker."), (second, "A")):
+        start = own.encode(before, item.images)["input_ids"].shape[1]
+        whole = own.encode(before + own.answer(text), item.images)
+        expected += log_probabilities(model, whole)[start - 1 :].sum()
+    scored = score_answers(model, pack_answers(batch, model))
     torch.testing.assert_close(scored.logps[0, CHOSEN], expected, rtol=EQUAL, atol=0)
 
 

@@ -23,11 +23,12 @@ def config_of(objective="dpo", **values):
         ("dpo", "full", {}, 5e-7),
         ("adavip", "full", {}, 5e-7),
         ("adpo", "full", {}, 3e-6),
+        ("sft", "projector", {}, 1e-3),
         ("dpo", "full", {"learning_rate": 0.25}, 0.25),
     ],
 )
 def test_rates(objective, tuning, optimiser, rate):
-    """LoRA's, RLAIF-V's, paper 000's, and the one that is set."""
+    """LoRA's, RLAIF-V's, paper 000's, LLaVA-1.5's of a projector, and the one that is set."""
     config = config_of(objective, model={"tuning": tuning}, optimiser=optimiser)
     assert rate_of(config) == rate
 
@@ -44,6 +45,15 @@ def test_settings_arrive(tmp_path):
     assert {name: getattr(arguments, name) for name in expected} == expected
     assert (arguments.bf16, arguments.fp16, arguments.report_to) == (False, False, [])
     assert arguments.activation_checkpointing
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "steps"),
+    [({}, 10), ({"warmup_ratio": 0.03}, 3), ({"warmup_steps": 25}, 25), ({"warmup_steps": 1}, 1)],
+)
+def test_a_warm_up_has_a_share_or_a_number_of_steps(optimiser, steps, tmp_path):
+    arguments = make_arguments(Run(tmp_path), config_of(optimiser=optimiser), torch.float32)
+    assert arguments.get_warmup_steps(100) == steps
 
 
 def test_epochs_arrive_where_no_steps_are_set(tmp_path):

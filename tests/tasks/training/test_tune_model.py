@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText
 
-from pairwright.schemas.errors import ModelError
+from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import NAME, SIZES, WEIGHTS, TrainConfig
 from pairwright.tasks.models.differential import find_tower, load_differential
 from pairwright.tasks.training.collate import Collator
@@ -99,6 +99,62 @@ def test_the_tower_is_trained_where_that_is_wanted(family, tuning, everything):
     tower = {name for name in moved(model, family) if not plain(name).startswith(LANGUAGE)}
     assert len(tower) >= 8
     assert all(item.requires_grad for item in model.parameters()) == everything
+
+
+def test_adapters_go_to_named_layers_with_their_ranks(qwen):
+    lora = {"rank": 4, "alpha": 8, "target_modules": ["q_proj", "layers.1.mlp.up_proj"]}
+    model = tuned(qwen, settings(lora={**lora, "rank_pattern": {"up_proj": 2}}))
+    adapters = {
+        plain(name.partition(".lora_A")[0]): len(weight)
+        for name, weight in model.named_parameters()
+        if ".lora_A." in name
+    }
+    layers = "model.language_model.layers"
+    assert adapters == {
+        f"{layers}.0.self_attn.q_proj": 4,
+        f"{layers}.1.self_attn.q_proj": 4,
+        f"{layers}.1.mlp.up_proj": 2,
+    }
+
+
+@pytest.mark.parametrize("field", ["target_modules", "modules_to_save", "rank_pattern"])
+def test_a_layer_that_is_none_is_named_with_those_that_are(field, qwen):
+    names = {"q_prj": 2} if field == "rank_pattern" else ["q_prj"]
+    with pytest.raises(ConfigError, match=rf"lora\.{field}: .*'q_prj'.* q_proj"):
+        tuned(qwen, settings(lora={field: names}))
+
+
+def test_modules_beside_the_adapters_are_trained_saved_and_merged(qwen, tmp_path):
+    lora = {"rank": 4, "alpha": 8, "modules_to_save": ["embed_tokens", "lm_head"]}
+    config = settings(lora=lora)
+    model = tuned(qwen, config, torch.bfloat16)
+    saved = [weight for name, weight in model.named_parameters() if "modules_to_save" in name]
+    assert len(saved) == 2
+    assert {(weight.dtype, weight.requires_grad) for weight in saved} == {(torch.float32, True)}
+    base = load(qwen, config, torch.bfloat16).eval()
+    move_weights(model)
+    with torch.no_grad(), model.disable_adapter(), computing(model.device, torch.bfloat16):
+        without = score(model, qwen)
+    with torch.no_grad(), computing(model.device, torch.bfloat16):
+        assert torch.equal(without, score(base, qwen)), "the reference has neither"
+    model.save_pretrained(tmp_path)
+    save_extra_weights(model, tmp_path, finished=True)
+    merged = merge_adapters(load(qwen, config, torch.bfloat16), tmp_path)
+    embeddings = merged.get_input_embeddings().weight
+    assert embeddings.dtype == torch.bfloat16
+    assert not torch.equal(embeddings, base.get_input_embeddings().weight)
+    assert torch.equal(embeddings.float(), saved[0].to(torch.bfloat16).float())
+
+
+def test_the_projector_is_trained_alone(family):
+    model = tuned(family, settings(tuning="projector"), torch.bfloat16)
+    switched = {name: item for name, item in weights_of(model) if item.requires_grad}
+    assert switched
+    assert all("merger" in name or "connector" in name or "projector" in name for name in switched)
+    assert not any(name.startswith(LANGUAGE) for name in switched)
+    assert {item.dtype for item in switched.values()} == {torch.float32}
+    plain_model = tuned(family, settings(tuning="projector"))
+    assert moved(plain_model, family) <= set(switched)
 
 
 def test_adapters_start_as_nothing_and_by_their_seed(qwen):
