@@ -20,6 +20,7 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.sources.readers import recognise_source
 from pairwright.tasks.sources.sources import split_sources
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.open_tables import check_new
 from pairwright.tasks.store.stage import Stage
 
 ROWLESS = ("run.", "gates.", "health.")  # sections that change no row
@@ -56,7 +57,9 @@ def make_request(
     exclude_config = chosen.exclude.model_copy(update={"sources": all_excluded})
     chosen = chosen.model_copy(update={"exclude": exclude_config})
     _check_out(out, chosen)
-    return request_of(Pipeline(chosen, until), Folder(out), limit=limit)
+    folder = Folder(out)
+    check_new(folder)
+    return request_of(Pipeline(chosen, until), folder, limit=limit)
 
 
 def request_of(pipeline: Pipeline, folder: Folder, *, limit: int | None = None) -> Request:

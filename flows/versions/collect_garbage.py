@@ -18,7 +18,7 @@ from pairwright.schemas.rows import make_key
 from pairwright.tasks.store import garbage
 from pairwright.tasks.store.decision_table import forget_decisions
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.open_tables import Build, alone, read_record
+from pairwright.tasks.store.open_tables import RECORD, Build, alone, read_record
 from pairwright.tasks.store.snapshot import (
     latest_snapshot,
     part_files,
@@ -235,7 +235,8 @@ def _dead_excluded_files(folder: Folder) -> Iterator[str]:
     sources = read_record(folder).profile.exclude.sources
     live = {make_key(source)[:16] for source in sources}
     for name in folder.folders("excluded"):
-        if name not in live:
+        is_ours = folder.exists(f"excluded/{name}/{RECORD}")
+        if name not in live and is_ours:
             yield from garbage.files_below(folder, f"excluded/{name}")
 
 

@@ -15,12 +15,14 @@ from pairwright.tasks.store.files import TEMPORARY, Folder
 from pairwright.tasks.store.ledger import COLLECTION, Ledger
 from pairwright.tasks.store.open_tables import Build, journals_of, table_folders
 from pairwright.tasks.store.part import Part, read_part_columns
+from pairwright.tasks.store.scratch import is_scratch
 from pairwright.tasks.store.snapshot import FOLDER as VERSIONS
 from pairwright.tasks.store.snapshot import snapshot_file, write_deleted
 from pairwright.tasks.store.takedowns import NAMES
 
 EMPTIED = ("tables", "excluded", "work", "journals")
 """Folders below which empty folders are deleted."""
+JOURNALS = (".journal", ".answers")
 MARK_LENGTH = 16  # digits of a fingerprint
 
 
@@ -145,10 +147,15 @@ def dead_journals(folder: Folder, tables: Iterable[str], *, everything: bool) ->
         return
     for path in sorted(journals.iterdir()):
         name, _, mark = path.name.rpartition("-")
-        if len(mark) != MARK_LENGTH or not path.is_dir():
+        if len(mark) != MARK_LENGTH or not path.is_dir() or not _holds_journals(path):
             continue
         if everything or (name, mark) not in live:
             yield path
+
+
+def _holds_journals(path: Path) -> bool:
+    """Return whether a folder holds nothing but journals."""
+    return all(inner.suffix in JOURNALS for inner in path.iterdir())
 
 
 def left_work(folder: Folder) -> Iterator[str]:
@@ -156,7 +163,7 @@ def left_work(folder: Folder) -> Iterator[str]:
 
     On an object store, of all processes, so no build may run there.
     """
-    for name in folder.folders("work"):
+    for name in filter(is_scratch, folder.folders("work")):
         yield from files_below(folder, f"work/{name}")
 
 

@@ -32,11 +32,11 @@ from pairwright.tasks.store.index import write_index
 from pairwright.tasks.store.ledger import COLLECTION, Counts, Ledger
 from pairwright.tasks.store.part import Part, describe_part, encode_part, read_positions
 from pairwright.tasks.store.scratch import (
-    ENDING,
     copies_of,
     holding,
     own_temporary_folder,
     scratch_folder,
+    scratch_locks,
 )
 from pairwright.tasks.store.shard import ShardRef, write_plan
 from pairwright.tasks.store.stage import Planned, table_folder
@@ -50,6 +50,21 @@ ITEMS = table_folder("items", "listed")
 ITEMS_PER_PART = 20_000
 # lock held during a cleanup, and for a moment by each process that begins to work on the dataset
 GATE = ".gate"
+
+
+def check_new(folder: Folder) -> None:
+    """Raise ``ConfigError`` for a folder with files that is no dataset, nor one just begun."""
+    if folder.exists(RECORD):
+        return
+    begun = {"work"}
+    if folder.folders("tables") == ["items"]:
+        begun.add("tables")
+    foreign = sorted({*folder.folders(""), *folder.names("")} - begun)
+    if foreign:
+        raise ConfigError(
+            f"{folder.url}: is neither empty nor a dataset (it holds {', '.join(foreign[:3])}); "
+            "give a new folder with --out"
+        )
 
 
 def write_record(folder: Folder, record: BuildRecord) -> None:
@@ -148,7 +163,7 @@ def alone(folder: Folder) -> Generator[None]:
         work.mkdir(exist_ok=True)
     starting = f"{folder.url}: another process is starting to read or clean it. Try again"
     with holding(work / GATE, fault=starting):
-        for lock in work.glob(f"*{ENDING}"):
+        for lock in scratch_locks(work):
             running = (
                 f"{folder.url}: a build, or another process that reads its rows, is running "
                 f"(it holds {lock}). Wait for it to end"

@@ -12,6 +12,7 @@ other machines, they go after a day without use.
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -26,6 +27,7 @@ from pairwright.schemas.rows import make_key
 from pairwright.tasks.store.files import Folder, naming
 
 ENDING = ".lock"
+SCRATCH_NAME = re.compile("[0-9a-f]{32}")
 UNUSED_S = 24 * 3600.0
 
 
@@ -41,7 +43,7 @@ def scratch_folder(parent: Path) -> Generator[Path]:
     with contextlib.ExitStack() as stack:
         with naming(str(parent), "written"):
             parent.mkdir(parents=True, exist_ok=True)
-            for other in parent.glob(f"*{ENDING}"):
+            for other in scratch_locks(parent):
                 with contextlib.suppress(Timeout, OSError), FileLock(other).acquire(blocking=False):
                     shutil.rmtree(other.with_suffix(""), ignore_errors=True)
                     other.unlink(missing_ok=True)
@@ -52,6 +54,16 @@ def scratch_folder(parent: Path) -> Generator[Path]:
         finally:
             shutil.rmtree(path, ignore_errors=True)
             lock.unlink(missing_ok=True)
+
+
+def is_scratch(name: str) -> bool:
+    """Return whether a name is one that ``scratch_folder`` gives; others are never deleted."""
+    return SCRATCH_NAME.fullmatch(name) is not None
+
+
+def scratch_locks(parent: Path) -> list[Path]:
+    """Return the locks of all scratch folders below ``parent``."""
+    return [path for path in parent.glob(f"*{ENDING}") if is_scratch(path.stem)]
 
 
 def own_temporary_folder() -> Path:

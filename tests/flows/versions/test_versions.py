@@ -215,3 +215,36 @@ def test_an_unfinished_training_on_a_removed_image_cannot_go_on(copy: Path, call
     assert re.search(r"may hold parts of them: .*runs", said)
     with pytest.raises(StoreError):
         rows.read(0)
+
+
+FOREIGN = {
+    "work/thesis/text.tex": "my thesis",
+    "work/env.lock": "lock",
+    "work/env/main.py": "my code",
+    "journals/nature-reviews-0123456789abcdef/a.pdf": "paper",
+    "excluded/old/z.txt": "old",
+    "notes.txt": "notes",
+}
+
+
+def write_foreign(folder: Path) -> None:
+    for name, text in FOREIGN.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_a_build_refuses_a_folder_with_other_files(tmp_path: Path, call: Call) -> None:
+    write_foreign(tmp_path)
+    said = call("build", "scenes", "--out", tmp_path, code=2)
+    assert "is neither empty nor a dataset" in said
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == {
+        *FOREIGN
+    }
+
+
+def test_clean_up_leaves_files_of_others_alone(copy: Path, call: Call) -> None:
+    write_foreign(copy)
+    build(copy, None, until="mining", settings=[*SMALL, *WIDE, "mining.max_similarity=0.9"])
+    call("gc", copy, "--keep", 1)
+    assert {name: (copy / name).read_text() for name in FOREIGN} == FOREIGN
