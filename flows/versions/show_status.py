@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pairwright.flows.pipeline.pipeline import check_tables
+from pairwright.flows.versions.count_answers import AnswerCounts, count_answers
 from pairwright.flows.versions.version import open_present
 from pairwright.schemas.arrow import R
 from pairwright.schemas.errors import StoreError
@@ -117,6 +118,7 @@ class Status:
     counts: Sequence[Counts]
     held: Sequence[str]  # why the last build was not published, and what to do; empty: it was
     damaged: Sequence[str] = ()  # a message for each damaged file, if that was checked
+    answers: Sequence[AnswerCounts] = ()  # what was taken off served models' answers, by stage
 
     @property
     def unfinished(self) -> int:
@@ -139,6 +141,7 @@ class Status:
             "snapshot": self.version,
             "stages": stages,
             "held": list(self.held),
+            "answers": [count.as_json() for count in self.answers],
         }
 
     def __repr__(self) -> str:
@@ -147,11 +150,12 @@ class Status:
         for row in rows:
             cells = zip(heads, row, strict=True)
             lines.append(", ".join(f"{head} {cell}" for head, cell in cells if cell))
-        return "\n".join([*lines, *self.unfinished_lines, *self.held])
+        return "\n".join([*lines, *map(str, self.answers), *self.unfinished_lines, *self.held])
 
     def _repr_html_(self) -> str:
         notes = "".join(
-            f"<p>{html.escape(line)}</p>" for line in (*self.unfinished_lines, *self.held)
+            f"<p>{html.escape(line)}</p>"
+            for line in (*map(str, self.answers), *self.unfinished_lines, *self.held)
         )
         return show_stages(self.dataset, self.version, self.counts) + notes
 
@@ -166,12 +170,20 @@ def look_at_status(folder: Folder, *, verify: bool = False) -> Status:
         held = list(say_held(read_verdict(folder), number, folder.url))
         stated = present.stated_counts(snapshot) if snapshot and not verify else None
         counts = present.stage_counts() if stated is None else stated
+        answers = count_answers(folder, present.stages)
     except StoreError:
         if not damaged:
             raise
         # unknown; the messages say why
         return Status(dataset=folder.url, version=0, counts=[], held=[], damaged=damaged)
-    return Status(dataset=folder.url, version=number, counts=counts, held=held, damaged=damaged)
+    return Status(
+        dataset=folder.url,
+        version=number,
+        counts=counts,
+        held=held,
+        damaged=damaged,
+        answers=answers,
+    )
 
 
 def _verify(folder: Folder) -> Iterator[str]:
