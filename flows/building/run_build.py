@@ -16,6 +16,7 @@ from typing import Any
 from pairwright.flows.building import find_models
 from pairwright.flows.building.make_request import ROWLESS, Request
 from pairwright.flows.pipeline.pipeline import Pipeline
+from pairwright.flows.versions.count_answers import AnswerCounts, count_answers
 from pairwright.flows.versions.show_status import Status, say_held
 from pairwright.flows.versions.version import Version, now, open_present, publish_version
 from pairwright.schemas.bounds import BudgetConfig, GatesConfig
@@ -75,6 +76,7 @@ class Report:
     failures: list[ShardFailed]
     snapshot: Snapshot | None  # newest version; ``None`` if the first build was held back
     verdict: Verdict
+    answers: Sequence[AnswerCounts] = ()  # what was taken off served models' answers, by stage
 
     @property
     def stopped(self) -> str:
@@ -90,7 +92,13 @@ class Report:
         """Return the status of a dataset after it."""
         version = self.snapshot.number if self.snapshot else 0
         held = list(say_held(self.verdict, version, dataset))
-        return Status(dataset=dataset, version=version, counts=self.counts, held=held)
+        return Status(
+            dataset=dataset,
+            version=version,
+            counts=self.counts,
+            held=held,
+            answers=self.answers,
+        )
 
 
 def run_build(request: Request, executor: Executor) -> Report:
@@ -221,6 +229,7 @@ def _run_steps(request: Request, executor: Executor, began: str) -> Report:
         failures=runs.failures,
         snapshot=snapshot,
         verdict=verdict,
+        answers=count_answers(version.folder, version.stages),
     )
 
 

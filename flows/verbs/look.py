@@ -82,7 +82,7 @@ def _print_status(status: "Status") -> None:
     """Print the counts of a dataset's stages, the reasons, and what to do next."""
     options.print_stages(status.counts)
     options.print_reasons(status.counts)
-    for line in (*status.source_lines, *status.unfinished_lines, *status.held):
+    for line in status.note_lines:
         print(line)
     if status.unfinished:
         print(f"Rows are unfinished. Finish them with: pairwright resume {status.dataset}")

@@ -205,6 +205,8 @@ def conclude(dataset: "Dataset") -> None:
     else:  # Prefect ran it
         status = dataset.status()
         print_stages(status.counts)
+    for count in status.answers:
+        print(count)
     _check_images(dataset, status.counts)
     lines: list[str] = []
     if report and report.stopped and not status.held:

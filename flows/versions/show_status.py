@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pairwright.flows.pipeline.pipeline import check_tables
+from pairwright.flows.versions.count_answers import AnswerCounts, count_answers
 from pairwright.flows.versions.version import Version, open_present
 from pairwright.schemas.arrow import R
 from pairwright.schemas.errors import StoreError
@@ -120,6 +121,7 @@ class Status:
     damaged: Sequence[str] = ()  # a message for each damaged file, if that was checked
     sources: Mapping[str, int] = field(default_factory=dict[str, int])
     """Images by the kind of their source, of a dataset of several."""
+    answers: Sequence[AnswerCounts] = ()  # what was taken off served models' answers, by stage
 
     @property
     def unfinished(self) -> int:
@@ -143,6 +145,7 @@ class Status:
             "stages": stages,
             "held": list(self.held),
             "sources": dict(self.sources),
+            "answers": [count.as_json() for count in self.answers],
         }
 
     @property
@@ -153,18 +156,24 @@ class Status:
         counts = ", ".join(f"{kind} {count:,}" for kind, count in self.sources.items())
         return [f"images by source: {counts}"]
 
+    @property
+    def note_lines(self) -> list[str]:
+        """Return the lines below the table of stages."""
+        answers = map(str, self.answers)
+        return [*self.source_lines, *answers, *self.unfinished_lines, *self.held]
+
     def __repr__(self) -> str:
         heads, *rows = stage_table(self.counts)
         lines = [_title(self.dataset, self.version)]
         for row in rows:
             cells = zip(heads, row, strict=True)
             lines.append(", ".join(f"{head} {cell}" for head, cell in cells if cell))
-        return "\n".join([*lines, *self.source_lines, *self.unfinished_lines, *self.held])
+        return "\n".join([*lines, *self.note_lines])
 
     def _repr_html_(self) -> str:
         notes = "".join(
             f"<p>{html.escape(line)}</p>"
-            for line in (*self.source_lines, *self.unfinished_lines, *self.held)
+            for line in self.note_lines
         )
         return show_stages(self.dataset, self.version, self.counts) + notes
 
@@ -180,6 +189,7 @@ def look_at_status(folder: Folder, *, verify: bool = False) -> Status:
         stated = present.stated_counts(snapshot) if snapshot and not verify else None
         counts = present.stage_counts() if stated is None else stated
         sources = _count_sources(present) if present.profile.sources else {}
+        answers = count_answers(folder, present.stages)
     except StoreError:
         if not damaged:
             raise
@@ -192,6 +202,7 @@ def look_at_status(folder: Folder, *, verify: bool = False) -> Status:
         held=held,
         damaged=damaged,
         sources=sources,
+        answers=answers,
     )
 
 

@@ -11,6 +11,7 @@ headings and labels. A request with its answer in several tables (a description,
 text made from it) counts in the first: the pair of latency and seed identifies it.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -145,6 +146,8 @@ class ServedUse(NamedTuple):
     median: float  # median latency in seconds until the whole answer
     p95: float
     finish_reasons: Mapping[str, int]
+    thought_tokens: int  # those of the answers that the server returned apart, as thoughts
+    removed: Mapping[str, int]  # answers by the kind of what was taken off
 
 
 def measure_served(tables: Tables) -> list[ServedUse]:
@@ -169,7 +172,8 @@ def measure_served(tables: Tables) -> list[ServedUse]:
         SELECT place, model, histogram(revision), count(DISTINCT number), count(*) AS requests,
             sum(prompt_tokens)::BIGINT, sum(completion_tokens)::BIGINT,
             quantile_cont(latency::DOUBLE, 0.5), quantile_cont(latency::DOUBLE, 0.95),
-            histogram(finish_reason)
+            histogram(finish_reason), sum(thought_tokens)::BIGINT,
+            coalesce(list_histogram(flatten(list(removed))), MAP {{}})
         FROM requests GROUP BY ALL ORDER BY place, requests DESC, model"""
     rows = tables.query(query, {stage: ["served"] for stage in stages})
     return [ServedUse(stages[index], *values) for index, *values in rows]
@@ -223,6 +227,20 @@ def say_writing(writing: Writing) -> Iterator[str]:
             f"{model} answered {requests:,} requests with {tokens:,} tokens, "
             "for the rows that were written."
         )
+        yield from _say_removed(uses)
+
+
+def _say_removed(uses: Sequence[ServedUse]) -> Iterator[str]:
+    """Yield what was taken off a model's answers, and its thoughts."""
+    removed = Counter[str]()
+    for use in uses:
+        removed.update(use.removed)
+    if removed:
+        kinds = [f"{kind} ({count:,})" for kind, count in removed.most_common()]
+        yield f"Taken off its answers: {', '.join(kinds)}."
+    thought_tokens = sum(use.thought_tokens for use in uses)
+    if thought_tokens:
+        yield f"{thought_tokens:,} of its tokens are thoughts, which the server returned apart."
 
 
 def _say_differences(differences: Differences) -> Iterator[str]:

@@ -11,6 +11,7 @@ import os
 import struct
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -25,6 +26,9 @@ HEADER = struct.Struct("<II16s")
 CALLS = "calls"
 TOKENS = ("prompt_tokens", "completion_tokens")
 """Metadata of a part about the answers of served models that it took, refused ones included."""
+THOUGHT_TOKENS = "thought_tokens"
+REMOVED = "taken_off"
+"""Metadata: answers by the kind of what was taken off, as JSON."""
 
 
 class Answers:
@@ -114,9 +118,13 @@ def describe_asked(answers: Answers) -> dict[str, str]:
     """Return a part's metadata about the answers that its shard took."""
     served = [json.loads(value)["served"] for value in answers.values()]
     metadata = {CALLS: str(len(served))}
-    for name in TOKENS:
-        tokens = sum(int(usage[name]) for usage in served)
+    for name in (*TOKENS, THOUGHT_TOKENS):
+        tokens = sum(int(usage.get(name, 0)) for usage in served)
         metadata[name] = str(tokens)
+    removed = Counter[str]()
+    for usage in served:
+        removed.update(usage.get("removed", ()))
+    metadata[REMOVED] = json.dumps(removed)
     return metadata
 
 

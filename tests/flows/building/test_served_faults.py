@@ -192,6 +192,10 @@ def think_apart(request):
     return Raw(json.dumps(body).encode())
 
 
+def thought_tokens(served):
+    return served.thought_tokens
+
+
 def take_parameters_of_openai(request):
     for name in ("max_tokens", "temperature", "top_p"):
         if name in request.body:
@@ -219,3 +223,12 @@ def test_servers_of_other_kinds_give_the_same_rows(out, clean, say, settings):
     written = [row.served[-1] for row in pw.open(out)["captions"].rows()]
     assert all(("thoughts" in served.removed) == (say is think_aloud) for served in written)
     assert all((served.thought_tokens > 0) == (say is think_apart) for served in written)
+    counts = {count.stage: count for count in pw.open(out).status().answers}
+    assert (set(counts) >= {"captions", "described"}) == (say is not take_parameters_of_openai)
+    if say is think_aloud:
+        assert counts["captions"].removed == {"thoughts": counts["captions"].answers}
+        assert "captions: of " in str(counts["captions"])
+        assert "taken off thoughts (" in str(counts["captions"])
+    if say is think_apart:
+        assert counts["captions"].thought_tokens >= sum(map(thought_tokens, written))
+    assert report.answers == list(counts.values())

@@ -153,6 +153,22 @@ def test_requests_of_captions(tmp_path) -> None:
     assert list(other.revisions) == [""]
 
 
+def test_what_was_taken_off_and_thoughts_are_counted(tmp_path) -> None:
+    made = make_whole(2, 2)
+    thinking = replace(request("describe", 1), removed=("thoughts", "fence"), thought_tokens=40)
+    fenced = replace(request("describe", 2), removed=("fence",), thought_tokens=2)
+    requests = [(thinking, fenced), (request("describe", 3),), (), ()]
+    pairs = zip(made.of("captions"), requests, strict=True)
+    captions = [replace(row, served=served) for row, served in pairs]
+    [use] = measure_requests(tmp_path, made, "captions", captions=captions)
+    assert use.removed == {"fence": 2, "thoughts": 1}
+    assert use.thought_tokens == 42
+    writing = measure_writing.Writing(None, None, (), (use, use))
+    _, kinds, thoughts = measure_writing.say_writing(writing)
+    assert kinds == "Taken off its answers: fence (4), thoughts (2)."
+    assert thoughts.startswith("84 of its tokens are thoughts")
+
+
 def test_a_request_counts_once(tmp_path) -> None:
     """The description that was taken holds its requests, too."""
     made = make_served(2, 3)
