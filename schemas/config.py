@@ -302,7 +302,8 @@ class SearchConfig(Section):
     """Neighbours kept per image and embedder, the image itself not counted."""
     min_copy_similarity: Share = 0.99
     """Images of one perceptual hash that are at least this similar in every space are copies: only
-    the one of the lowest key is searched and found. Never below ``mining.max_similarity``."""
+    the one of the lowest key is searched and found. Where `mining.max_similarity` is above it, so
+    that such images may pair, only images with equal vectors are."""
     max_exact_images: Count = 200_000
     """Number of images up to which every pair is compared; above, an index of cells is searched."""
     probes: Annotated[int, Field(ge=0, le=65536)] = 0
@@ -660,8 +661,9 @@ class Profile(Section):
     @property
     def searching(self) -> SearchConfig:
         """Return the settings of the search: images that may pair are no copies."""
-        bound = max(self.search.min_copy_similarity, self.mining.max_similarity)
-        return self.search.model_copy(update={"min_copy_similarity": bound})
+        if self.mining.max_similarity <= self.search.min_copy_similarity:
+            return self.search
+        return self.search.model_copy(update={"min_copy_similarity": 1.0})
 
     @property
     def uniting(self) -> UnitingConfig:

@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from pairwright.flows.pipeline.load_profile import FOLDER, load_profile, profile_names
-from pairwright.schemas.config import STANDARD_MODELS, Profile
+from pairwright.schemas.config import STANDARD_MODELS, Profile, SourceRule
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.plugins import find_plugins, settings_model
 from pairwright.schemas.section import Section, filled_by, section_within
@@ -72,7 +72,10 @@ def list_settings(section: str = "", *, profile: str = "scenes") -> list[Setting
 
 
 def _settings_by_name(section: str, profile: Profile) -> dict[str, Setting]:
-    """Return all settings; of the standard models, ``chat`` and the one that the section names."""
+    """Return all settings; of the standard models, ``chat`` and the one that the section names.
+
+    Rules of sources are those of the profile's own source, and those that it states.
+    """
     described = ["chat"]
     first, _, rest = section.partition(".")
     model_name = rest.partition(".")[0]
@@ -80,7 +83,8 @@ def _settings_by_name(section: str, profile: Profile) -> dict[str, Setting]:
         described.append(model_name)
     models = {name: profile.chat_models[name] for name in described} | profile.models
     stages = {name: settings_model(name)() for name in find_plugins("stages")} | profile.stages
-    complete = profile.model_copy(update={"models": models, "stages": stages})
+    rules = {profile.source_kind: SourceRule()} | profile.per_source
+    complete = profile.model_copy(update={"models": models, "stages": stages, "per_source": rules})
     settings = {setting.name: setting for setting in _walk("build", Profile, complete)}
     for setting in _walk("train", TrainConfig, None):
         settings[f"{TRAIN}.{setting.name}"] = setting

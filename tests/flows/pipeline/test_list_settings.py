@@ -13,6 +13,8 @@ from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import TrainConfig
 
+NAMED = {"per_source": "scenes"}
+"""Name by which a rule is listed: the profile's own source."""
 DOCS = Path(__file__).parents[3] / "docs"
 
 
@@ -23,7 +25,7 @@ def leaves(schema, root, place=""):
         patterns = next(iter(field.get("patternProperties", {}).values()), {})
         described = field.get("additionalProperties", patterns)
         if "$ref" in described:  # several by name, of which the list has one at least
-            field, name = described, f"{name}.chat"
+            field, name = described, f"{name}.{NAMED.get(name, 'chat')}"
         inner = [option for option in (field, *field.get("anyOf", [])) if "$ref" in option]
         model = root["$defs"][inner[0]["$ref"].rpartition("/")[2]] if inner else {}
         if "properties" in model:
