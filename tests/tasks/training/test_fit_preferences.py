@@ -134,6 +134,20 @@ def test_a_finished_model_is_loaded_by_transformers(finished):
 
 
 @quick
+def test_arguments_of_the_template_are_the_finished_models_defaults(checkpoint, tmp_path):
+    model = {"template_kwargs": {"enable_thinking": False}}
+    config = settings("sft", checkpoint("qwen3_5"), model=model, optimiser={"max_steps": 1})
+    processor = AutoProcessor.from_pretrained(train_run(tmp_path, config).run.model)
+    question = [{"role": "user", "content": [{"type": "text", "text": "What is new?"}]}]
+    prompts = [
+        processor.apply_chat_template(question, add_generation_prompt=True, **arguments)
+        for arguments in ({}, {"enable_thinking": True})
+    ]
+    assert prompts[0].endswith("<think>\n\n</think>\n\n")
+    assert prompts[1].endswith("assistant\n<think>\n")
+
+
+@quick
 def test_a_run_of_full_tuning_goes_on_from_its_checkpoint(qwen, tmp_path):
     model, optimiser = FULL | {"train_vision": True}, {"max_steps": 4}
     whole = train_run(tmp_path / "whole", settings("sft", qwen, model=model, optimiser=optimiser))
