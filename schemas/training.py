@@ -135,6 +135,10 @@ class ModelConfig(Section):
     """Whether to train LoRA adapters, all weights, or only the projector from image features to
     the language model."""
     lora: LoraConfig = LoraConfig()
+    reference: Literal["auto", "scores"] = "auto"
+    """With LoRA: whether the reference runs at each step, as the model without adapters (auto), or
+    scores all answers once; scores are kept beside the dataset, so that a sweep computes them
+    once."""
     dropout: Literal["auto", "keep", "zero"] = "auto"
     """Dropout of the checkpoint's own configuration; auto: zero in preference losses, so that the
     policy starts with the reference's log-probabilities, kept in SFT."""
@@ -314,6 +318,11 @@ class TrainConfig(Section):
         if model.tuning == "projector" and model.train_vision:
             raise ValueError(
                 "model.tuning: projector trains the projector alone: leave out model.train_vision"
+            )
+        if model.reference == "scores" and self.objective in ("sft", "adpo", "namc"):
+            raise ValueError(
+                f"model.reference: {self.objective} has no answers that can be scored before the "
+                "training: leave it out"
             )
         self._check_attention()
         if model.load_in_4bit and model.tuning != "lora":

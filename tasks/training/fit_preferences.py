@@ -125,7 +125,7 @@ def make_trainer(job: Job) -> PreferenceTrainer:
     setup = TrainingSetup(
         run=run,
         config=config,
-        reference=open_reference(config, job.start, run.folder),
+        reference=open_reference(config, job.start, run),
         adversary=adversary,
         metrics=metrics,
         measure_answers=measure_unreadable,

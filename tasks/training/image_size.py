@@ -3,8 +3,10 @@
 Families with a grid of patches (Qwen2-VL and later) scale an image to multiples of a cell, within
 two bounds of the processor. A training lowers the upper one to ``model.max_pixels`` and scales
 images to the size that the processor itself would choose, so that the saved processor alone gives
-the same tokens. Other families get images of at most ``model.max_pixels`` pixels; their processors
-hold no such bound. The finished model's folder records it in ``image_size.json``.
+the same tokens. InternVL cuts an image into tiles, as many as its shape asks for whatever its size:
+a training lowers their number to those of ``model.max_pixels``. Other families get images of at
+most ``model.max_pixels`` pixels; their processors hold no such bound. The finished model's folder
+records it in ``image_size.json``.
 """
 
 import json
@@ -39,10 +41,11 @@ class ImageGrid:
 
 
 def bound_pixels(processor: Any, max_pixels: int, *, may_raise: bool = False) -> None:
-    """Set the most pixels of an image in a processor with a grid; others have no such bound.
+    """Set the most pixels of an image in a processor with a grid or tiles; others have no bound.
 
     A lower bound of its own stays, unless ``may_raise``.
     """
+    _bound_tiles(processor.image_processor, max_pixels, may_raise=may_raise)
     grid = grid_of(processor)
     if grid is None:
         return
@@ -50,6 +53,17 @@ def bound_pixels(processor: Any, max_pixels: int, *, may_raise: bool = False) ->
     lower = min(grid.min_pixels, upper)
     images = processor.image_processor
     images.size = type(images.size)(**{LOWER: lower, UPPER: upper})
+
+
+def _bound_tiles(images: Any, max_pixels: int, *, may_raise: bool) -> None:
+    """Set the most tiles of an image in a processor that cuts images into tiles of one size."""
+    upper = getattr(images, "max_patches", None)
+    size = images.size
+    if not isinstance(upper, int) or not (size and size.height and size.width):
+        return
+    tiles = max(1, max_pixels // (size.height * size.width))
+    images.max_patches = tiles if may_raise else min(upper, tiles)
+    images.min_patches = min(images.min_patches, images.max_patches)
 
 
 def grid_of(processor: Any) -> ImageGrid | None:

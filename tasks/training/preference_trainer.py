@@ -323,7 +323,11 @@ class PreferenceTrainer(Trainer):
     def score_reference(self) -> None:
         """Write the initial model's log-probabilities, where they are the reference."""
         table = self.setup.reference
-        if not isinstance(table, ReferenceScores) or any(gather_ranks(table.path.exists())):
+        if not isinstance(table, ReferenceScores):
+            return
+        if self.is_world_process_zero():
+            table.copy_shared()
+        if any(gather_ranks(table.path.exists())):
             return
         log.info("the initial model scores all answers once, for the reference")
         scores = list[tuple[str, list[float], list[int]]]()

@@ -18,9 +18,10 @@
                          ``output.write_answers``
       report/index.html  the run page
 
-Files appear under their names when complete and flushed, so that a process killed at any moment
-leaves the previous ones; models and checkpoints have a manifest. Metrics are means over logged
-windows. Needs no PyTorch.
+``DIR/references`` holds the reference's log-probabilities for further runs of the same model and
+rows. Files appear under their names when complete and flushed, so that a process killed at any
+moment leaves the previous ones; models and checkpoints have a manifest. Metrics are means over
+logged windows. Needs no PyTorch.
 """
 
 import json

@@ -1,17 +1,21 @@
 """Score answers: a model's log-probability of each, from the logits of their tokens alone.
 
 The reference is the model as the run began, in one of three forms: with LoRA the policy with
-adapters switched off; else a table of all rows' scores, computed by the Trainer before the first
-step (some 40 bytes per row); for ADPO a frozen copy (2 bytes per parameter in bfloat16, else 4).
-Where no vision weight is trained, policy and reference share the features of a batch's images
-(``sharing_features``), which saves a pass and its memory.
+adapters switched off; else, or with ``model.reference=scores``, a table of all rows' scores,
+computed by the Trainer before the first step (some 40 bytes per row) and kept beside the dataset;
+for ADPO a frozen copy (2 bytes per parameter in bfloat16, else 4). Where no vision weight is
+trained, policy and reference share the features of a batch's images (``sharing_features``), which
+saves a pass and its memory.
 """
 
 import io
+import json
+import logging
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, cast
 from zipfile import BadZipFile
@@ -24,6 +28,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from pairwright.schemas.errors import StoreError, TrainingError
+from pairwright.schemas.rows import make_key
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.models.differential import DifferentialPerception
 from pairwright.tasks.store.files import Folder
@@ -34,10 +39,16 @@ from pairwright.tasks.training.load_model import (
     freeze_model,
     load_model,
 )
-from pairwright.tasks.training.losses import LOSSES, Scored
+from pairwright.tasks.training.losses import LOSSES, Scored, needs_of
 from pairwright.tasks.training.pack_answers import Packed
-from pairwright.tasks.training.runs import REFERENCE
+from pairwright.tasks.training.runs import REFERENCE, RUNS, Run
 
+log = logging.getLogger(__name__)
+REFERENCES = "references"  # folder of the dataset
+REFERENCE_VERSION = 1  # raise when answers are scored in another way
+LIMITS = ("max_train_rows", "max_eval_rows")
+COUNTS = {"max_pixels", "max_length", "template_kwargs", "load_in_4bit"}
+"""Settings of the model that change its scores, beside ``LIMITS`` of the data."""
 CHUNK = 2**23  # logits in float32 at once: 32 MiB; more are slower on a CPU
 KEY = "S16"
 FIND = "get_image_features"  # method of transformers' models from pixels to image features
@@ -188,6 +199,7 @@ class ReferenceScores:
     """Log-probabilities computed before the first step, in a file of the run."""
 
     path: Path
+    shared: Path | None = None  # the file that other runs of the dataset read, too
 
     @cached_property
     def score_arrays(self) -> dict[str, NDArray[Any]]:
@@ -212,7 +224,14 @@ class ReferenceScores:
             logps=np.array(logps, "f4"),
             tokens=np.array(tokens, "i4"),
         )
-        Folder(str(self.path.parent)).write(self.path.name, file.getbuffer())
+        for path in filter(None, (self.path, self.shared)):
+            Folder(str(path.parent)).write(path.name, file.getbuffer())
+
+    def copy_shared(self) -> None:
+        """Copy the scores of another run of the same model and rows, if there are any."""
+        if self.shared and self.shared.exists() and not self.path.exists():
+            Folder(str(self.path.parent)).write(self.path.name, self.shared.read_bytes())
+            log.info("the reference's scores are in %s", self.shared)
 
     def score(
         self,
@@ -249,7 +268,7 @@ Reference = Adapters | Copy | ReferenceScores
 def open_reference(
     config: TrainConfig,
     start: Path,
-    run: Path,
+    run: Run,
 ) -> Reference | None:
     """Return a run's reference.
 
@@ -257,15 +276,42 @@ def open_reference(
     """
     if config.objective not in LOSSES:
         return None
-    if config.model.tuning == "lora":
+    if config.model.tuning == "lora" and config.model.reference != "scores":
         return Adapters()
     if config.objective != "adpo":
-        return ReferenceScores(run / REFERENCE)
+        return ReferenceScores(run.folder / REFERENCE, _find_shared(config, run))
     dtype = choose_precision(config)
     model = load_model(start, config.model, dtype=choose_storage(config))
     model = freeze_model(model, dtype)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return Copy(model.to(device), dtype)
+
+
+def _find_shared(config: TrainConfig, run: Run) -> Path | None:
+    """Return the file of scores by start model, rows, and what changes scores in the settings.
+
+    ``None``: the run is not in a dataset, or has no record of its start model.
+    """
+    if run.folder.parent.name != RUNS:
+        return None
+    revision = run.data().get("start", {}).get("revision")
+    if not revision:
+        return None
+    needs = replace(needs_of(config), accepted="", held_out=frozenset())
+    data = config.data.model_dump(include={"split", "eval_split", *LIMITS})
+    model = config.model.model_dump(include=COUNTS)
+    is_drawn = any(data[name] for name in LIMITS)
+    key = make_key(
+        "reference scores",
+        REFERENCE_VERSION,
+        revision,
+        blake2b(run.rows.read_bytes()).hexdigest(),
+        json.dumps([data, model, asdict(needs) | {"held_out": ()}], sort_keys=True),
+        str(choose_precision(config)),
+        str(choose_storage(config)),
+        config.seed if is_drawn else 0,
+    )
+    return run.folder.parent.parent / REFERENCES / f"{key}.npz"
 
 
 # ---- shared image features

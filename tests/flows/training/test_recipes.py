@@ -17,13 +17,21 @@ from pairwright.tasks.training import fit_preferences as training
 from pairwright.tasks.training.estimate_memory import Sizes, demand_of
 from pairwright.tasks.training.fit_preferences import fit_preferences
 from tests.fixtures.command import run
-from tests.fixtures.families_of_models import PACKED
+from tests.fixtures.families_of_models import FAMILIES
 from tests.fixtures.runs_to_train import write_run
 
 NAMES = profile_names(RECIPES)
 PAPERS = ("adpo", "adpo-sft", "adavip", "m3diff", "namc")
 OBJECTIVES = ("sft", "dpo", "mdpo", "adavip", "adpo")
-BUILT = {"qwen2-vl": "qwen2_vl", "qwen2.5-vl": "qwen2_5_vl", "llava-onevision": "llava_onevision"}
+BUILT = {
+    "qwen2-vl": "qwen2_vl",
+    "qwen2.5-vl": "qwen2_5_vl",
+    "qwen3-vl": "qwen3_vl",
+    "qwen3.5": "qwen3_5",
+    "llava-onevision": "llava_onevision",
+    "llava-1.5": "llava",
+    "internvl3_5": "internvl",
+}
 TRAINED = ["adavip", "m3diff", *(name for name in NAMES if name.endswith("24gb"))]
 FEW = [
     "optimiser.max_steps=2",
@@ -82,6 +90,18 @@ def siglip():
     }
 
 
+QWEN3_TOWERS = {
+    2560: {
+        "depth": 24,
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "deepstack_visual_indexes": [5, 11, 17],
+    },
+    4096: {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304},
+}
+"""Towers of Qwen3-VL-4B and -8B, by the channels of the language model."""
+
+
 def published_config(name, sizes):
     """Return the library's configuration of a model with these sizes."""
     import transformers as hf
@@ -95,6 +115,19 @@ def published_config(name, sizes):
         "vocab_size": sizes.vocabulary,
     }
     tied = {"tie_word_embeddings": bool(sizes.tied)}
+    if name.startswith("llava-1.5"):  # its tower is the library's default
+        return hf.LlavaConfig(text_config=text | {"model_type": "llama"}, **tied)
+    if name.startswith("internvl3.5"):
+        text |= {"model_type": "qwen3", "head_dim": 128}
+        return hf.InternVLConfig(text_config=text | tied, vision_config={}, **tied)
+    if name.startswith("qwen3.5"):  # the library's default, but for the tower's output
+        return hf.Qwen3_5Config(vision_config={"out_hidden_size": sizes.hidden}, **tied)
+    if name.startswith("qwen3-vl"):
+        return hf.Qwen3VLConfig(
+            text_config=text | tied | {"head_dim": 128},
+            vision_config=QWEN3_TOWERS[sizes.hidden] | {"out_hidden_size": sizes.hidden},
+            **tied,
+        )
     if name.startswith("llava"):
         text["model_type"] = "qwen2"
         return hf.LlavaOnevisionConfig(text_config=text, vision_config=siglip(), **tied)
@@ -123,7 +156,7 @@ def test_a_recipe_trains_a_tiny_model_of_its_family(recipe, tmp_path, monkeypatc
     monkeypatch.setattr(training, "sample_answers", lambda trainer, folder: None)
     monkeypatch.setattr(training, "measure_unreadable", lambda trainer: {})
     published = config_of(recipe).model.name.lower()
-    write_model = PACKED[next(own for name, own in BUILT.items() if name in published)]
+    write_model = FAMILIES[next(own for name, own in BUILT.items() if name in published)]
     config = config_of(recipe, FEW, model=str(write_model(tmp_path / "model")))
     assert fit_preferences(write_run(tmp_path, config)).step == 2
 

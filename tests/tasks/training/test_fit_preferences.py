@@ -134,6 +134,20 @@ def test_a_finished_model_is_loaded_by_transformers(finished):
 
 
 @quick
+def test_arguments_of_the_template_are_the_finished_models_defaults(checkpoint, tmp_path):
+    model = {"template_kwargs": {"enable_thinking": False}}
+    config = settings("sft", checkpoint("qwen3_5"), model=model, optimiser={"max_steps": 1})
+    processor = AutoProcessor.from_pretrained(train_run(tmp_path, config).run.model)
+    question = [{"role": "user", "content": [{"type": "text", "text": "What is new?"}]}]
+    prompts = [
+        processor.apply_chat_template(question, add_generation_prompt=True, **arguments)
+        for arguments in ({}, {"enable_thinking": True})
+    ]
+    assert prompts[0].endswith("<think>\n\n</think>\n\n")
+    assert prompts[1].endswith("assistant\n<think>\n")
+
+
+@quick
 def test_a_run_of_full_tuning_goes_on_from_its_checkpoint(qwen, tmp_path):
     model, optimiser = FULL | {"train_vision": True}, {"max_steps": 4}
     whole = train_run(tmp_path / "whole", settings("sft", qwen, model=model, optimiser=optimiser))
@@ -163,6 +177,46 @@ def test_a_table_and_a_copy_of_the_reference_train_alike(qwen, tmp_path, monkeyp
             expected = pytest.approx(curve(copy, name, split), rel=1e-5, abs=5e-5)
             assert curve(table, name, split) == expected
     assert len(set(curve(table))) == 4, "it learns"
+
+
+def train_from(root, name, config, revision):
+    """Train a run of a dataset whose record names its start model, and return it."""
+    job = write_run(root, config, name=name)
+    job.run.record_start(config, {"processes": 1, "start": {"revision": revision}}, [])
+    assert train(job).finished
+    return job.run
+
+
+@quick
+@pytest.mark.parametrize("tuning", ["full", "lora"])
+def test_a_sweep_scores_the_reference_once(tuning, qwen, tmp_path, caplog):
+    """Runs with another rate or beta read the scores of the first; another model has its own."""
+    caplog.set_level("INFO")
+    model = {"tuning": tuning, "reference": "scores"}
+    values = {"model": model, "optimiser": {"max_steps": 2}, "output": {"save_steps": 100}}
+    config = settings("dpo", qwen, **values)
+    sweep = settings("dpo", qwen, dpo={"beta": 0.5}, **values)
+    small = settings("dpo", qwen, **values | {"model": {**model, "max_pixels": 784}})
+    first = train_from(tmp_path, "one", config, "a" * 40)
+    assert "the initial model scores all answers once" in caplog.text
+    caplog.clear()
+    second = train_from(tmp_path, "two", sweep, "a" * 40)
+    assert "the initial model scores all answers once" not in caplog.text
+    assert (first.folder / REFERENCE).read_bytes() == (second.folder / REFERENCE).read_bytes()
+    assert len(list((tmp_path / "references").iterdir())) == 1
+    train_from(tmp_path, "three", sweep, "b" * 40)
+    train_from(tmp_path, "four", small, "a" * 40)
+    assert len(list((tmp_path / "references").iterdir())) == 3
+
+
+@quick
+def test_adapters_train_alike_with_scores_and_without(qwen, tmp_path):
+    values = {"optimiser": {"max_steps": 4}, "output": {"save_steps": 100}}
+    each_step = train_run(tmp_path / "a", settings("adavip", qwen, **values)).run
+    config = settings("adavip", qwen, model={"reference": "scores"}, **values)
+    once = train_run(tmp_path / "b", config).run
+    for name in ("loss", "margin", "margin/image"):
+        assert curve(once, name) == pytest.approx(curve(each_step, name), rel=1e-5, abs=5e-5)
 
 
 @quick

@@ -85,6 +85,19 @@ def test_processors_without_a_grid_are_left_alone(checkpoint, tmp_path) -> None:
     assert read_max_pixels(tmp_path / "none") == 0
 
 
+def test_an_image_has_no_more_tiles_than_its_pixels(checkpoint, tmp_path) -> None:
+    """A picture of 2:1 is cut into two tiles of 56 pixels and the whole, or it is one tile."""
+    counts = []
+    for max_pixels in (2 * 56 * 56, 56 * 56):
+        processor = load_processor(checkpoint("internvl"))
+        bound_pixels(processor, max_pixels)
+        processor.save_pretrained(tmp_path)
+        saved = AutoProcessor.from_pretrained(tmp_path)
+        inputs = saved(text=["<IMG_CONTEXT>"], images=[Image.new("RGB", (112, 56))])
+        counts.append(len(inputs["pixel_values"]))
+    assert counts == [3, 1]
+
+
 @pytest.mark.parametrize(("told", "used", "warned"), [(0, 200_704, 0), (50_176, 50_176, 1)])
 def test_evaluation_takes_the_size_of_the_training(
     finished, tmp_path, monkeypatch, caplog, told, used, warned

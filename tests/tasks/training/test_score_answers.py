@@ -25,6 +25,7 @@ from pairwright.tasks.training.load_model import (
 )
 from pairwright.tasks.training.losses import CHOSEN, TEXTS, compute_loss, needs_of
 from pairwright.tasks.training.pack_answers import Packed, pack_answers
+from pairwright.tasks.training.runs import Run
 from pairwright.tasks.training.score_answers import (
     Adapters,
     Copy,
@@ -211,11 +212,11 @@ def test_rows_that_are_not_as_they_were_scored_are_refused(other, qwen, policy, 
 )
 def test_what_a_run_is_compared_with(objective, tuning, kind, qwen, tmp_path):
     config = settings(objective, model={"tuning": tuning})
-    assert type(open_reference(config, qwen, tmp_path)) is kind
+    assert type(open_reference(config, qwen, Run(tmp_path))) is kind
 
 
 def test_a_reference_that_is_a_copy_is_not_trained(qwen, tmp_path):
-    copy = open_reference(settings("adpo", model={"tuning": "full"}), qwen, tmp_path)
+    copy = open_reference(settings("adpo", model={"tuning": "full"}), qwen, Run(tmp_path))
     assert not any(parameter.requires_grad for parameter in copy.model.parameters())
     assert not copy.model.training
 
@@ -328,7 +329,7 @@ def test_rewards_start_at_0_whatever_the_configuration_drops(tuning, dropped, tm
     packed = packed_for(dropped, model)
     reference = Copy(load_model(dropped, config.model, dtype=torch.float32).eval())
     if tuning == "lora":
-        reference = open_reference(config, dropped, tmp_path)
+        reference = open_reference(config, dropped, Run(tmp_path))
     policy = score_answers(model, packed)
     compared = reference.score(model, packed, ())
     torch.testing.assert_close(policy.logps, compared.logps, rtol=0, atol=1e-5)

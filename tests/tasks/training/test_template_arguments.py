@@ -36,6 +36,8 @@ def test_arguments_become_defaults(processor):
     set_arguments(processor, {"thinking": True, "style": 'the "new" one'})
     assert prompt(processor) == 'user: Q\nassistant: <think>the "new" one'
     assert prompt(processor, thinking=False, style="x") == "user: Q\nassistant: x"
+    set_arguments(processor, {"style": "newer"})
+    assert prompt(processor).endswith("<think>newer"), "as of a run that starts from another one"
 
 
 def test_an_unknown_argument_gives_the_known_ones(processor):
