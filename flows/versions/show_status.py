@@ -171,10 +171,7 @@ class Status:
         return "\n".join([*lines, *self.note_lines])
 
     def _repr_html_(self) -> str:
-        notes = "".join(
-            f"<p>{html.escape(line)}</p>"
-            for line in self.note_lines
-        )
+        notes = "".join(f"<p>{html.escape(line)}</p>" for line in self.note_lines)
         return show_stages(self.dataset, self.version, self.counts) + notes
 
 
