@@ -9,6 +9,7 @@ Reads and writes nothing. Needs Mitsuba and Open Image Denoise: import this modu
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import cv2
 import mitsuba as mi
@@ -48,6 +49,7 @@ TONE = 0.25  # share of the place's hue that the thing's light takes
 NOISE_LIMIT = 4.0  # levels of 255
 CUT_HEIGHT = 0.95
 """Longer side of a thing of another photograph, in metres of the toy world."""
+CUT_WINDOW = 1.6  # side of the window of such a thing, in its longer sides
 CONTACT = 0.55  # share of the light that such a thing takes from its foot
 FLATNESS = 0.3  # height of its shadow, as a share of the width
 HALF = 0.5  # least share of a pixel of a mask
@@ -133,22 +135,29 @@ def render_cutout(cutout: Cutout, spot: Spot) -> Render:
     Its longer side is at most ``CUT_HEIGHT`` metres of the toy world; it is never enlarged. Its
     shadow is a soft one below its foot.
     """
-    height, width = cutout.coverage.shape
-    factor = min(1.0, CUT_HEIGHT * spot.scale / max(height, width))
-    size = (max(1, round(width * factor)), max(1, round(height * factor)))
-    pixels = cv2.resize(cutout.pixels, size, interpolation=cv2.INTER_AREA)
-    small = cv2.resize(cutout.coverage, size, interpolation=cv2.INTER_AREA)
-    small[small < COVERED] = 0
-    side = round(1.6 * max(size))
-    left, top = (side - size[0]) // 2, (side - size[1]) // 2
-    inside = (slice(top, top + size[1]), slice(left, left + size[0]))
+    longer = max(cutout.coverage.shape)
+    factor = min(1.0, CUT_HEIGHT * spot.scale / longer)
+    pixels = _shrink(cutout.pixels, factor)
+    covered = _shrink(cutout.coverage, factor)
+    height, width = covered.shape
+    side = round(CUT_WINDOW * max(height, width))
+    left = (side - width) // 2
+    top = (side - height) // 2
+    inside = (slice(top, top + height), slice(left, left + width))
     coverage = np.zeros((side, side), np.float32)
-    coverage[inside] = small
+    coverage[inside] = np.where(covered < COVERED, 0, covered)
     light = np.zeros((side, side, 3), np.float32)
     own_light = float(np.clip(cutout.brightness, *EXPOSURES))
-    light[inside] = linear_colour(np.asarray(pixels, np.uint8)) * (FLOOR / own_light)
-    foot = (side // 2, top + size[1])
+    light[inside] = linear_colour(pixels.astype(np.uint8)) * (FLOOR / own_light)
+    foot = (side // 2, top + height)
     return Render(light, coverage, _cast_below(coverage, foot), foot)
+
+
+def _shrink(pixels: NDArray[Any], factor: float) -> NDArray[Any]:
+    """Return pixels scaled by a factor of at most 1, at least one of them."""
+    height, width = pixels.shape[:2]
+    size = (max(1, round(width * factor)), max(1, round(height * factor)))
+    return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
 
 
 def _cast_below(coverage: Plane, foot: tuple[int, int]) -> Plane:

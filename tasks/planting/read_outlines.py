@@ -27,17 +27,17 @@ FEWEST_NUMBERS = 6  # of a polygon: three corners
 NOUN = re.compile(r"[a-z]+(?: [a-z]+)?")
 
 
-class _Runs(BaseModel):
+class _CocoRuns(BaseModel):
     size: tuple[int, int]
     """Height and width."""
     counts: list[int]
     """Run lengths down the columns, starting with the background."""
 
 
-class _Annotation(BaseModel):
+class _CocoThing(BaseModel):
     image_id: int
     category_id: int
-    segmentation: _Runs | list[list[float]]
+    segmentation: _CocoRuns | list[list[float]]
     """Run lengths, or outlines x, y, x, y, ...; compressed run lengths are not read."""
     iscrowd: int = 0
     bbox: Annotated[list[float], Field(min_length=4, max_length=4)]
@@ -139,7 +139,7 @@ def _read_outline(
 ) -> Outline | None:
     """Return a usable outline; ``None``: several polygons, a crowd, too small, no noun."""
     try:
-        annotation = _Annotation.model_validate(record)
+        annotation = _CocoThing.model_validate(record)
     except ValidationError:
         return None
     noun = nouns.get(annotation.category_id, "")
@@ -149,7 +149,7 @@ def _read_outline(
     if annotation.iscrowd or max(annotation.bbox[2:]) < MIN_SIDE:
         return None
     segmentation = annotation.segmentation
-    if isinstance(segmentation, _Runs):
+    if isinstance(segmentation, _CocoRuns):
         return Outline(path, noun, counts=tuple(segmentation.counts), shape=segmentation.size)
     if len(segmentation) != 1:
         return None

@@ -172,20 +172,8 @@ def _read_message(message: Mapping[str, Any], *, is_ended: bool) -> _Message:
     Without any content, the server must have said why the answer ended.
     """
     content = message.get("content")
-    if isinstance(content, dict):
-        content = [content]
-    refusal = message.get("refusal")
-    text = ""
-    thoughts = ""
-    field = ""
-    if isinstance(content, str):
-        text = content
-    elif isinstance(content, list):
-        text, thoughts = _read_parts(content)
-        field = "content" if thoughts else ""
-        refusal = refusal or next(filter(None, map(_read_refusal, content)), None)
-    elif content is not None:
-        raise TypeError("content is neither a text nor a list")
+    text, thoughts, refusal = _read_content(content)
+    field = "content" if thoughts else ""
     for name in REASONING_FIELDS:
         value = message.get(name)
         if value and not thoughts:
@@ -195,7 +183,24 @@ def _read_message(message: Mapping[str, Any], *, is_ended: bool) -> _Message:
     is_empty = "content" not in message and not (thoughts or calls_tool)
     if is_empty and not is_ended:
         raise TypeError("no content")
-    return _Message(text, thoughts, field, calls_tool, refusal if isinstance(refusal, str) else "")
+    if isinstance(message.get("refusal"), str):
+        refusal = message["refusal"]
+    return _Message(text, thoughts, field, calls_tool, refusal)
+
+
+def _read_content(content: Any) -> tuple[str, str, str]:
+    """Return the text, the thoughts and the refusal in a content; ``TypeError``: another form."""
+    if content is None:
+        return "", "", ""
+    if isinstance(content, str):
+        return content, "", ""
+    if isinstance(content, dict):
+        content = [content]
+    if not isinstance(content, list):
+        raise TypeError("content is neither a text nor a list")
+    text, thoughts = _read_parts(content)
+    refusals = filter(None, map(_read_refusal, content))
+    return text, thoughts, next(refusals, "")
 
 
 def _read_refusal(part: Any) -> str:
