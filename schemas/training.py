@@ -51,6 +51,20 @@ class DpoConfig(Section):
     max_negatives: Annotated[int, Field(ge=1, le=32)] = 1
     """Maximum rejected texts per row: the rejected one, then its ranked negatives, hardest first;
     the chosen text is ranked above all of them."""
+    loss_type: Literal["sigmoid", "ipo", "hinge"] = "sigmoid"
+    """Loss of a margin: DPO's; IPO's square (Azar et al. 2024), which stops at a margin; or SLiC's
+    hinge (Zhao et al. 2023). Of several negatives, the last two take the mean."""
+    length_normalised: bool = False
+    """Whether log-ratios are divided by the answer's tokens (Lambert et al. 2024, Tulu 3)."""
+    ranking: Literal["first", "plackett_luce"] = "first"
+    """With several negatives: the chosen text is first (S-DPO), or the whole order counts, hardest
+    to easiest (Plackett-Luce; Rafailov et al. 2023, Appendix A.3)."""
+
+    @model_validator(mode="after")
+    def _ranks_by_sigmoid(self) -> "DpoConfig":
+        if self.ranking == "plackett_luce" and self.loss_type != "sigmoid":
+            raise ValueError(f"ranking: plackett_luce has no {self.loss_type}: leave out loss_type")
+        return self
 
 
 class MdpoConfig(Section):
@@ -58,6 +72,9 @@ class MdpoConfig(Section):
 
     beta: Beta = 0.1
     """Strength of the pull towards the reference model."""
+    anchor: bool = True
+    """Whether there is an anchor term; without it the loss is the row "+ Vision" of AdaViP's
+    ablation, the text and the image with equal weights (paper 004, Table 2)."""
 
 
 class AdavipConfig(Section):

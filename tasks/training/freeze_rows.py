@@ -9,7 +9,7 @@ fit.
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby, islice
 from operator import itemgetter
@@ -111,17 +111,22 @@ def make_example(row: PreferenceRow, needs: Needs) -> Example:
         raise RefusedRowError(
             "rejected images do not match", f"{len(rejected_images)} for {len(row.images)}"
         )
-    turns = (*row.prompt, Turn(role="assistant", text=row.chosen))
+    turns = (*row.prompt, Turn(role="assistant", text=row.chosen.strip()))
     first = _first_answer(row) if needs.every_answer else len(row.prompt)
     return Example(
         key=row.key,
         turns=turns[:first],
         images=row.images,
-        chosen=turns[first].text,
-        then=turns[first + 1 :],
+        chosen=turns[first].text.strip(),
+        then=tuple(map(_strip_answer, turns[first + 1 :])),
         rejected=rejected,
         rejected_images=rejected_images,
     )
+
+
+def _strip_answer(turn: Turn) -> Turn:
+    """Return a turn, an answer without white space around it, which chat templates trim."""
+    return replace(turn, text=turn.text.strip()) if turn.role == "assistant" else turn
 
 
 def _first_answer(row: PreferenceRow) -> int:
@@ -179,9 +184,13 @@ def _check_turns(turns: Sequence[Turn]) -> None:
 
 
 def rejected_texts(row: PreferenceRow) -> tuple[str, ...]:
-    """Return the rejected text and further negatives, distinct, without the chosen text."""
-    texts = dict.fromkeys((row.rejected, *(negative.text for negative in row.negatives)))
-    return tuple(text for text in texts if text.strip() and text != row.chosen)
+    """Return the rejected text and further negatives, distinct, without the chosen text.
+
+    White space around them, which chat templates trim, does not count.
+    """
+    texts = [row.rejected, *(negative.text for negative in row.negatives)]
+    different = dict.fromkeys(text.strip() for text in texts)
+    return tuple(text for text in different if text and text != row.chosen.strip())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,17 +75,21 @@ def rewards_of(
     *,
     beta: float,
     texts: int | None = 1,
+    per_token: bool = False,
 ) -> Rewards:
     """Return rewards of the chosen text, with its and with rejected images, and of rejected texts.
 
-    ``texts``: the number of rejected texts; ``None``: all. These are the implicit rewards of
-    Rafailov et al. 2023 (paper 004, Eq. 4); their constant cancels in every margin. The reference
-    gets no gradient.
+    ``texts``: the number of rejected texts; ``None``: all. ``per_token``: log-ratios are divided by
+    the answers' tokens. These are the implicit rewards of
+    Rafailov et al. 2023 (paper 004, Eq. 4); their constant cancels in margins between texts, and is
+    ignored between images, each of which has its own. The reference gets no gradient.
     """
     policy = _with_columns(policy, texts)
     reference = _with_columns(reference, texts)
     present = policy.present
     log_ratios = policy.logps - reference.logps.detach()
+    if per_token:
+        log_ratios = log_ratios / policy.tokens.clamp(min=1)
     values = beta * log_ratios.where(present, 0)
     chosen = present[:, CHOSEN]
     return Rewards(
@@ -135,6 +139,41 @@ def rank_losses(
     leads = (rivals - chosen[:, None]).masked_fill(~present, lowest)
     margins = -leads.logsumexp(1)
     return surprise(margins).where(present.any(1), 0)
+
+
+def order_losses(
+    chosen: "Tensor",
+    rivals: "Tensor",
+    present: "Tensor",
+) -> "Tensor":
+    """Return (B,): -log of the probability of the whole order, chosen first, then the rivals.
+
+    ``chosen`` is (B,), ``rivals`` and ``present`` (B, K), best first. It is the Plackett-Luce model
+    of Rafailov et al. 2023, Eq. 20: the sum over ranks of -log softmax among the answers not yet
+    ranked; 0 without rivals.
+    """
+    import torch
+
+    rewards = torch.cat([chosen[:, None], rivals], 1)
+    lowest = torch.finfo(rivals.dtype).min  # not -inf, whose gradient would be NaN
+    counts = torch.cat([present.any(1)[:, None], present], 1)
+    scores = rewards.masked_fill(~counts, lowest)
+    remaining = scores.flip(1).logcumsumexp(1).flip(1)
+    return (remaining - scores).where(counts, 0).sum(1)
+
+
+def margin_losses(margins: "Tensor", config: DpoConfig) -> "Tensor":
+    """Return the loss of each margin of rewards.
+
+    DPO's -log sigmoid(m); IPO's (m / beta - 1 / (2 beta))^2 (Azar et al. 2024, Eq. 17); SLiC's
+    max(0, 1 - m) (Zhao et al. 2023, with rewards as in Liu et al. 2024, "Statistical Rejection
+    Sampling Improves Preference Optimization").
+    """
+    if config.loss_type == "ipo":
+        return ((margins - 0.5) / config.beta).square()
+    if config.loss_type == "hinge":
+        return (1 - margins).clamp(min=0)
+    return surprise(margins)
 
 
 def loss_of(
@@ -232,16 +271,30 @@ def dpo(
     """Return the mean loss of ranking the chosen text above the rejected ones.
 
     With K rejected texts it is -log of the probability that the chosen one is first (S-DPO, Chen et
-    al. 2024); for K = 1, -log sigmoid(margin). Without a rejected text, the chosen text is ranked
-    above itself given the rejected images; an example without either does not count.
+    al. 2024); for K = 1, -log sigmoid(margin). ``config`` may ask for other losses of a margin, of
+    which the mean over the rejected texts is taken (ours), or for the whole order. Without a
+    rejected text, the chosen text is ranked above itself given the rejected images; an example
+    without either does not count.
     """
     from torch import cat
 
-    rewards = rewards_of(policy, reference, beta=config.beta, texts=config.max_negatives)
+    rewards = rewards_of(
+        policy,
+        reference,
+        beta=config.beta,
+        texts=config.max_negatives,
+        per_token=config.length_normalised,
+    )
     alone = rewards.has_image & ~rewards.has_texts.any(1)
     rivals = cat([rewards.image[:, None], rewards.texts], 1)
     present = cat([alone[:, None], rewards.has_texts], 1)
-    losses = rank_losses(rewards.chosen, rivals, present)
+    if config.ranking == "plackett_luce":
+        losses = order_losses(rewards.chosen, rivals, present)
+    elif config.loss_type == "sigmoid":
+        losses = rank_losses(rewards.chosen, rivals, present)
+    else:
+        each = margin_losses(rewards.chosen[:, None] - rivals, config).where(present, 0)
+        losses = each.sum(1) / present.sum(1).clamp(min=1)
     return loss_of(losses, present.any(1), log_preferences(rewards))
 
 
@@ -252,9 +305,9 @@ def mdpo(
 ) -> Loss:
     """Return the mean of DPO on the rejected text, DPO on the rejected images and the anchor.
 
-    The anchor is -log sigmoid(r++). An example with a single rejected side has plain DPO on it,
-    without the anchor (ours), as in the other objectives; one with none does not count. Further
-    rejected texts are ignored.
+    The anchor is -log sigmoid(r++); without it the loss is the "+ Vision" of paper 004, Table 2. An
+    example with a single rejected side has plain DPO on it, without the anchor (ours), as in the
+    other objectives; one with none does not count. Further rejected texts are ignored.
     """
     rewards = rewards_of(policy, reference, beta=config.beta)
     has_text = rewards.has_texts[:, 0]
@@ -264,7 +317,9 @@ def mdpo(
     per_text = surprise(text_margins).where(has_text, 0)
     per_image = surprise(image_margins).where(has_image, 0)
     anchor = surprise(rewards.chosen).where(has_text & has_image, 0)
-    losses = per_text + per_image + anchor
+    losses = per_text + per_image
+    if config.anchor:
+        losses = losses + anchor
     return loss_of(losses, has_text | has_image, log_preferences(rewards))
 
 

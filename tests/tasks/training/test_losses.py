@@ -75,6 +75,74 @@ def test_of_several_negatives_the_chosen_text_is_first():
     assert gradient(loss, policy)[0] == exactly([shares[0] - 1, 0, *shares[1:]])
 
 
+@pytest.mark.parametrize(
+    ("loss_type", "value", "slope"),
+    [
+        # The log-ratios differ by 1.5: (1.5 - 1 / 0.6)^2, and its slope
+        ("ipo", (1.5 - 1 / 0.6) ** 2, 2 * (1.5 - 1 / 0.6)),
+        ("hinge", 1 - 0.45, -BETA),
+        ("sigmoid", surprise(0.45), -BETA * sigmoid(-0.45)),
+    ],
+)
+def test_other_losses_of_a_margin(loss_type, value, slope):
+    """IPO, Eq. 17, and SLiC's hinge, which is 0 for a margin above 1."""
+    policy = policy_of(image=None)
+    config = DpoConfig(beta=BETA, loss_type=loss_type)
+    loss = dpo(policy, reference_of(image=None), config)
+    assert loss.value.item() == exactly(value)
+    assert gradient(loss, policy)[0] == exactly([slope, 0, -slope])
+    assert numbers(loss.metrics) == pytest.approx(LOGGED)
+
+
+def test_a_hinge_is_0_behind_its_margin_and_a_mean_of_negatives():
+    policy = score([1.0, None, -3.0, 0.5], grad=True)
+    loss = dpo(policy, zeros_like(policy), DpoConfig(beta=1.0, max_negatives=2, loss_type="hinge"))
+    assert loss.value.item() == exactly((0 + 0.5) / 2)
+    assert gradient(loss, policy)[0] == exactly([-0.5, 0, 0, 0.5])
+
+
+def test_log_ratios_per_token():
+    """Of 4 and 2 tokens: 0.3 * 1 / 4 and 0.3 * -0.5 / 2."""
+    policy = score([-2.0, None, -5.0], tokens=[[4, 0, 2]], grad=True)
+    reference = score([-3.0, None, -4.5], tokens=[[4, 0, 2]])
+    loss = dpo(policy, reference, DpoConfig(beta=BETA, length_normalised=True))
+    margin = BETA / 4 + BETA * 0.5 / 2
+    assert loss.value.item() == exactly(surprise(margin))
+    slope = BETA * sigmoid(-margin)
+    assert gradient(loss, policy)[0] == exactly([-slope / 4, 0, slope / 2])
+
+
+def test_the_whole_order_counts_with_plackett_luce():
+    """Of four answers the first row's order has three choices; the second row lacks one."""
+    policy = score([1.0, None, 0.5, -0.3, 0.2], [1.0, None, 0.5, None, None], grad=True)
+    config = DpoConfig(beta=1.0, max_negatives=3, ranking="plackett_luce")
+    loss = dpo(policy, zeros_like(policy), config)
+    rewards = [exp(reward) for reward in (1.0, 0.5, -0.3, 0.2)]
+    chance = rewards[0] / sum(rewards)
+    chance *= rewards[1] / sum(rewards[1:])
+    chance *= rewards[2] / sum(rewards[2:])
+    pair = rewards[0] / (rewards[0] + rewards[1])
+    assert loss.value.item() == exactly((-log(chance) - log(pair)) / 2)
+    assert all(abs(sum(row)) < 1e-12 for row in gradient(loss, policy))
+
+
+def test_the_order_of_two_is_dpo():
+    policy = policy_of(image=None)
+    configs = [DpoConfig(beta=BETA, ranking=ranking) for ranking in ("first", "plackett_luce")]
+    values = [dpo(policy, reference_of(image=None), config).value.item() for config in configs]
+    assert values == exactly([surprise(0.45)] * 2)
+    with pytest.raises(ValueError, match="ranking: plackett_luce has no hinge"):
+        DpoConfig(ranking="plackett_luce", loss_type="hinge")
+
+
+def test_mdpo_without_its_anchor_is_the_sum_of_two_dpos():
+    policy = policy_of()
+    loss = mdpo(policy, reference_of(), MdpoConfig(beta=BETA, anchor=False))
+    assert loss.value.item() == exactly(surprise(0.45) + surprise(0.6))
+    text, image = (BETA * sigmoid(-margin) for margin in (0.45, 0.6))
+    assert gradient(loss, policy)[0] == exactly([-text - image, image, text])
+
+
 def test_mdpo_has_three_terms():
     policy = policy_of()
     loss = mdpo(policy, reference_of(), MdpoConfig(beta=BETA))

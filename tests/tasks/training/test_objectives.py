@@ -31,9 +31,21 @@ def config_of(objective, sft_weight=0.0, **own):
 
 
 SEVERAL = pytest.param(config_of("dpo", max_negatives=2), id="dpo of several")
-RANKED = [
-    *(pytest.param(config_of(name), id=name) for name in ("dpo", "mdpo", "adavip", "adpo")), SEVERAL
+BASELINES = [
+    pytest.param(config_of("dpo", max_negatives=2, loss_type="hinge"), id="hinge"),
+    pytest.param(config_of("dpo", max_negatives=2, ranking="plackett_luce"), id="whole order"),
+    pytest.param(config_of("mdpo", anchor=False), id="mdpo without anchor"),
+]
+LINEAR = [
+    *(pytest.param(config_of(name), id=name) for name in ("dpo", "mdpo", "adavip", "adpo")),
+    SEVERAL, *BASELINES
 ]  # fmt: skip
+"""Losses that are about the margin where it is wrong."""
+RANKED = [
+    *LINEAR,
+    pytest.param(config_of("dpo", max_negatives=2, loss_type="ipo"), id="ipo"),
+    pytest.param(config_of("dpo", length_normalised=True), id="per token"),
+]
 every_setting = pytest.mark.parametrize(
     "config", [pytest.param(config_of("sft"), id="sft"), *RANKED]
 )
@@ -100,6 +112,13 @@ def test_rejected_texts_and_images_are_shown_where_they_are_used(config, both, w
     assert counts == [both, without_text]
 
 
+def test_white_space_around_answers_is_nothing_to_learn():
+    negatives = (replace(ROW.negatives[0], text=" A ball left."),)
+    row = replace(ROW, chosen="A ball came.\n", rejected=" A ball came.", negatives=negatives)
+    example = make_example(row, needs_of(config_of("dpo", max_negatives=2)))
+    assert (example.chosen, example.rejected) == ("A ball came.", ("A ball left.",))
+
+
 def turns(*texts):
     return tuple(Turn(role=("user", "assistant")[n % 2], text=text) for n, text in enumerate(texts))
 
@@ -159,7 +178,7 @@ def test_large_margins_are_finite(config, margin):
     assert torch.stack(list(loss.metrics.values())).isfinite().all()
 
 
-@pytest.mark.parametrize("config", RANKED)
+@pytest.mark.parametrize("config", LINEAR)
 def test_a_large_margin_that_is_wrong_is_a_large_loss(config):
     assert compute(config, far(-1e4)).value > 9e3 > compute(config, far(1e4)).value
 
