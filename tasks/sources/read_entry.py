@@ -228,8 +228,7 @@ def _make_pair(
         if not part.mask.any():
             types = tuple(dict.fromkeys((*metadata.change_types, "no_change")))
             metadata = replace(metadata, change_types=types)
-    height, width = part.first.shape[:2]
-    is_cut = part.transform or part.window != (0, 0, width, height)
+    is_cut = part.transform or not part.is_whole
     key = _pair_key(first, second, metadata)
     if change_mask:
         key = make_key("masked", key, change_mask)

@@ -119,6 +119,7 @@ def test_a_tile_has_its_own_part_of_the_mask(tmp_path) -> None:
     rows = source(tmp_path, *both, tiles={"size": 256}).rows()["a"]
     pairs = [row for row in rows if isinstance(row, PairRow)]
     assert [pair.change_types for pair in pairs] == [(), *[("no_change",)] * 3]
+    assert [pair.window[:2] for pair in pairs] == [(0, 0), (144, 0), (0, 256), (144, 256)]
     assert decode_mask(Mask.model_validate_json(pairs[0].change_mask)).sum() == 100
 
 
