@@ -156,6 +156,8 @@ def read_pair(
         aligned = align_pair(pair)
         if isinstance(aligned, str):
             first = replace(first, remarks=(*first.remarks, f"{NOT_ALIGNED}: {aligned}"))
+        elif not may_be_identical and np.array_equal(aligned.first, aligned.second):
+            raise RefusedEntryError("identical images", f"{first.name} and {second.name}, aligned")
         else:
             pair = aligned
     return _cut_pair(item, (first, second), config, metadata, pair)

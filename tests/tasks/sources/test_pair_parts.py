@@ -77,6 +77,11 @@ def test_another_viewpoint_is_warped_with_its_mask(tmp_path) -> None:
     assert 0.7 < ours.size / PHOTOGRAPH.size < 1
 
 
+def test_two_parts_of_one_picture_are_no_pair(tmp_path) -> None:
+    pair = source(tmp_path, PHOTOGRAPH[20:], PHOTOGRAPH[:, 30:], align=True)
+    assert pair.reasons() == {"a": "identical images"}
+
+
 def test_what_cannot_be_aligned_stays_with_a_remark(tmp_path) -> None:
     other = data.coffee()[:, :400]
     pair, first, _, ours, _ = read_one(tmp_path, PHOTOGRAPH, other, align=True)
