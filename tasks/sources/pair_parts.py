@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import TilesConfig
 from pairwright.tasks.images.decode import RGB
 from pairwright.tasks.images.masks import Corners
+from pairwright.tasks.models.align_images import find_homography
 
 Bits = NDArray[np.bool_]
 Matrix = NDArray[np.float64]
@@ -53,8 +54,6 @@ def whole_pair(first: RGB, second: RGB, mask: Bits | None) -> PairPart:
 
 def align_pair(pair: PairPart) -> PairPart | str:
     """Return what both images show, the second warped onto the first, or why they do not fit."""
-    from pairwright.tasks.models.align_images import find_homography
-
     fitted = find_homography(pair.first, pair.second)
     if isinstance(fitted, str):
         return fitted
