@@ -20,7 +20,7 @@ SEVERAL = re.compile(r",|;|\.|\b(?:and|then|from|to|by)\b", re.I)
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class PairEdit:
     """Instruction that makes one image of a pair of the other."""
 
     source: int
@@ -36,7 +36,7 @@ class PairedRow(PreferenceRow):
 
     regions: tuple[Region, ...] | None = None
     """Where its images differ; ``None``: it is not known."""
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[PairEdit, ...] = ()
     difference: str = ""
     """Description of the pair, if it has one."""
 
@@ -49,7 +49,7 @@ def as_paired(row: PreferenceRow) -> PairedRow:
     return PairedRow(**values)
 
 
-def find_edits(pair: PairRow, graphs: Graphs, sources: Sequence[str]) -> tuple[Edit, ...]:
+def find_edits(pair: PairRow, graphs: Graphs, sources: Sequence[str]) -> tuple[PairEdit, ...]:
     """Return the instructions that make one image of a pair of the other.
 
     They are those of the source, or follow from the only change between two rendered photographs.
@@ -58,7 +58,7 @@ def find_edits(pair: PairRow, graphs: Graphs, sources: Sequence[str]) -> tuple[E
     if pair.instruction:
         return _with_reverse(pair.instruction)
     if REQUESTS in sources:
-        edits: list[Edit] = []
+        edits: list[PairEdit] = []
         for text in pair.human_differences:
             edits += _with_reverse(text)
         return tuple(edits)
@@ -73,7 +73,7 @@ def find_edits(pair: PairRow, graphs: Graphs, sources: Sequence[str]) -> tuple[E
     return _edit_change(change, source)
 
 
-def _with_reverse(instruction: str) -> tuple[Edit, ...]:
+def _with_reverse(instruction: str) -> tuple[PairEdit, ...]:
     """Return an instruction, and its reverse if it asks for one addition or removal."""
     removed = REMOVALS.match(instruction)
     added = ADDITIONS.match(instruction)
@@ -84,29 +84,29 @@ def _with_reverse(instruction: str) -> tuple[Edit, ...]:
         task, verb, thing = "addition", "Remove", added[1]
         reverse_task = "removal"
     else:
-        return (Edit(0, instruction, "edit"),)
-    forward = Edit(0, instruction, task)
+        return (PairEdit(0, instruction, "edit"),)
+    forward = PairEdit(0, instruction, task)
     if SEVERAL.search(thing):
         return (forward,)
-    return forward, Edit(1, f"{verb} {thing}.", reverse_task)
+    return forward, PairEdit(1, f"{verb} {thing}.", reverse_task)
 
 
-def _edit_change(change: SceneChange, source: int) -> tuple[Edit, ...]:
+def _edit_change(change: SceneChange, source: int) -> tuple[PairEdit, ...]:
     """Return the edits of one known change, which made the other image of ``source``."""
     before, after = change.before, change.after
     if change.type == "addition":
         return (
-            Edit(source, f"Add {with_article(after)}.", "addition"),
-            Edit(1 - source, f"Remove the {after}.", "removal"),
+            PairEdit(source, f"Add {with_article(after)}.", "addition"),
+            PairEdit(1 - source, f"Remove the {after}.", "removal"),
         )
     if change.type in ("disappearance", "removal"):
         return (
-            Edit(source, f"Remove the {before}.", "removal"),
-            Edit(1 - source, f"Add {with_article(before)}.", "addition"),
+            PairEdit(source, f"Remove the {before}.", "removal"),
+            PairEdit(1 - source, f"Add {with_article(before)}.", "addition"),
         )
     if change.type == "substitution":
         return (
-            Edit(source, f"Replace the {before} with {with_article(after)}.", "swap"),
-            Edit(1 - source, f"Replace the {after} with {with_article(before)}.", "swap"),
+            PairEdit(source, f"Replace the {before} with {with_article(after)}.", "swap"),
+            PairEdit(1 - source, f"Replace the {after} with {with_article(before)}.", "swap"),
         )
     return ()

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import TilesConfig
 from pairwright.tasks.images.decode import RGB
 from pairwright.tasks.images.masks import Corners
+from pairwright.tasks.models.align_images import find_homography
 
 Bits = NDArray[np.bool_]
 Matrix = NDArray[np.float64]
@@ -38,6 +39,8 @@ class PairPart:
     """``(h, w)``, where the second image differs; ``None``: unknown."""
     window: Corners
     """Pixels x0, y0, x1, y1 of the first image, the last two exclusive."""
+    is_whole: bool = True
+    """Whether the window is all of the first image."""
     transform: tuple[float, ...] = ()
     """Homography from the first image's pixels to those of the second as the source gave it, 3 x 3
     row by row; empty: the second image was not warped."""
@@ -51,8 +54,6 @@ def whole_pair(first: RGB, second: RGB, mask: Bits | None) -> PairPart:
 
 def align_pair(pair: PairPart) -> PairPart | str:
     """Return what both images show, the second warped onto the first, or why they do not fit."""
-    from pairwright.tasks.models.align_images import find_homography
-
     fitted = find_homography(pair.first, pair.second)
     if isinstance(fitted, str):
         return fitted
@@ -131,6 +132,7 @@ def _crop(part: PairPart, window: Corners) -> PairPart:
     """Return a window of a part, whose ``window`` is in pixels of the first image."""
     x0, y0, x1, y1 = window
     left, top, _, _ = part.window
+    height, width = part.first.shape[:2]
     mask = None if part.mask is None else part.mask[y0:y1, x0:x1]
     return replace(
         part,
@@ -138,6 +140,7 @@ def _crop(part: PairPart, window: Corners) -> PairPart:
         second=np.ascontiguousarray(part.second[y0:y1, x0:x1]),
         mask=mask,
         window=(left + x0, top + y0, left + x1, top + y1),
+        is_whole=part.is_whole and window == (0, 0, width, height),
     )
 
 

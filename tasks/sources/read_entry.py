@@ -156,6 +156,8 @@ def read_pair(
         aligned = align_pair(pair)
         if isinstance(aligned, str):
             first = replace(first, remarks=(*first.remarks, f"{NOT_ALIGNED}: {aligned}"))
+        elif not may_be_identical and np.array_equal(aligned.first, aligned.second):
+            raise RefusedEntryError("identical images", f"{first.name} and {second.name}, aligned")
         else:
             pair = aligned
     return _cut_pair(item, (first, second), config, metadata, pair)
@@ -228,8 +230,7 @@ def _make_pair(
         if not part.mask.any():
             types = tuple(dict.fromkeys((*metadata.change_types, "no_change")))
             metadata = replace(metadata, change_types=types)
-    height, width = part.first.shape[:2]
-    is_cut = part.transform or part.window != (0, 0, width, height)
+    is_cut = part.transform or not part.is_whole
     key = _pair_key(first, second, metadata)
     if change_mask:
         key = make_key("masked", key, change_mask)

@@ -18,6 +18,8 @@ import cv2
 import httpx2
 import numpy as np
 import pytest
+import skimage.data
+import tifffile
 
 import pairwright as pw
 from tests.fixtures.chat_server import chat_server
@@ -143,8 +145,34 @@ def write_files(here):
     prediction = {"id": "1", "caption": "the cup is gone"}
     (here / "predictions.jsonl").write_text(json.dumps(prediction))
     (here / "references.json").write_text(json.dumps({"1": ["the cup is gone", "there is no cup"]}))
+    write_states(here)
     files = ((name, (here / "PHOTOS" / name).read_bytes()) for name in names)
     write_tar(here / "tars/00000.tar", *files, (f"{Path(names[0]).stem}.txt", b"a cup"))
+
+
+def write_states(here):
+    """Write boards of 16 bits with a good one, and plots in four bands on two dates."""
+    board = skimage.data.coffee()[:360, :520, 1].astype(np.uint16) * 200
+    for folder in ("boards", "BOARDS"):
+        (here / folder).mkdir()
+        for number in range(3):
+            moved = np.roll(board, 5 * number, axis=1)
+            moved[200:230, 90 * number : 90 * number + 40] = 60_000
+            cv2.imwrite(str(here / folder / f"{number}.png"), moved)
+    cv2.imwrite(str(here / "good.png"), board)
+    for folder in ("fields", "FIELDS", "SURVEY"):
+        for date, level in {"before": 900, "after": 2000, "label": 255}.items():
+            (here / folder / date).mkdir(parents=True)
+            plot = np.stack([board[:300, :520] // 20] * 4, axis=2)
+            plot[100:160, 40:90] = level
+            path = here / folder / date / "plot-0.tif"
+            if date == "label":
+                mask = np.where(plot[:, :, 0] == level, 255, 0).astype(np.uint8)
+                cv2.imwrite(str(path.with_suffix(".png")), mask)
+            elif folder == "SURVEY":
+                cv2.imwrite(str(path.with_suffix(".png")), (plot[:, :, :3] // 16).astype(np.uint8))
+            else:
+                tifffile.imwrite(path, plot, photometric="minisblack", planarconfig="contig")
 
 
 def write_clip(path):

@@ -11,10 +11,11 @@ import pytest
 import pairwright as pw
 from pairwright.flows.versions import export_dataset
 from pairwright.flows.versions.export_dataset import ExportConfig
+from pairwright.schemas.scene import Mask, SceneGraph
 from pairwright.tasks.export.formats import FORMATS, MARKER, README
 from pairwright.tasks.images.decode import decode_rgb
 from tests.fixtures.command import run
-from tests.fixtures.exports import files_of
+from tests.fixtures.exports import files_of, rows_of
 
 
 def test_a_rendered_dataset_loads_with_its_images(
@@ -139,6 +140,43 @@ def test_texts_are_exported_with_their_images(rendered, tmp_path, offline, table
             assert splits.get(row["subject"], "train") == split
             assert len(row["images"]) == (1 if table == "captions" else 2)
     assert sum(map(len, loaded.values())) == tally.rows == len(given) > 0
+
+
+@pytest.mark.parametrize(("table", "column"), [("images", "graph"), ("masks", "masks")])
+def test_graphs_and_masks_leave_with_their_images(
+    rendered, tmp_path, offline, table, column
+) -> None:
+    config = ExportConfig(table=table, verify=True)
+    pw.open(rendered).export("hf", tmp_path / "out", config=config)
+    given = {row.key: row for row in pw.open(rendered)[table].rows()}
+    loaded = datasets.load_dataset(str(tmp_path / "out"), split="train", cache_dir=offline)
+    assert len(loaded) == len(given) > 0
+    for row in loaded:
+        (image,) = row["images"]
+        expected = given[row["key"]]
+        if table == "images":
+            graph = expected.graph
+            assert SceneGraph.model_validate_json(row[column]) == graph
+            assert (image.width, image.height) == (expected.width, expected.height)
+        else:
+            assert tuple(row[column]) == expected.masks
+            assert image.size == (expected.width, expected.height)
+
+
+def test_differences_of_scenes_have_boxes_and_masks(rendered, tmp_path) -> None:
+    pw.open(rendered).export("hf", tmp_path / "out", config=ExportConfig(table="pairs"))
+    images = {row.key: row for row in pw.open(rendered)["images"].rows()}
+    pairs = {row.key: row for row in pw.open(rendered)["pairs"].rows()}
+    regions = 0
+    for row in rows_of(tmp_path / "out"):
+        pair = pairs[row["key"]]
+        for region in row["regions"]:
+            graph = images[(pair.first, pair.second)[region["image"]]].graph
+            assert region["label"] in {item.shape for item in graph.objects}
+            assert Mask.model_validate_json(region["mask"]) in {item.mask for item in graph.objects}
+            regions += 1
+    assert regions > 0
+    assert (tmp_path / "out/coco/train.json").is_file()
 
 
 def test_an_export_of_nothing_says_what_became_empty(mined, tmp_path, capsys) -> None:

@@ -77,6 +77,11 @@ def test_another_viewpoint_is_warped_with_its_mask(tmp_path) -> None:
     assert 0.7 < ours.size / PHOTOGRAPH.size < 1
 
 
+def test_two_parts_of_one_picture_are_no_pair(tmp_path) -> None:
+    pair = source(tmp_path, PHOTOGRAPH[20:], PHOTOGRAPH[:, 30:], align=True)
+    assert pair.reasons() == {"a": "identical images"}
+
+
 def test_what_cannot_be_aligned_stays_with_a_remark(tmp_path) -> None:
     other = data.coffee()[:, :400]
     pair, first, _, ours, _ = read_one(tmp_path, PHOTOGRAPH, other, align=True)
@@ -119,6 +124,7 @@ def test_a_tile_has_its_own_part_of_the_mask(tmp_path) -> None:
     rows = source(tmp_path, *both, tiles={"size": 256}).rows()["a"]
     pairs = [row for row in rows if isinstance(row, PairRow)]
     assert [pair.change_types for pair in pairs] == [(), *[("no_change",)] * 3]
+    assert [pair.window[:2] for pair in pairs] == [(0, 0), (144, 0), (0, 256), (144, 256)]
     assert decode_mask(Mask.model_validate_json(pairs[0].change_mask)).sum() == 100
 
 
