@@ -115,8 +115,8 @@ def _find_snapshot(chat: ChatConfig, *, fetch: bool) -> Path:
     folder = snapshot_download(
         chat.model,
         revision=chat.revision or None,
-        allow_patterns=SERVED,
-        ignore_patterns=NOT_SERVED,
+        allow_patterns=list(SERVED),
+        ignore_patterns=list(NOT_SERVED),
         local_files_only=not fetch,
     )
     return Path(folder)
