@@ -2,22 +2,32 @@
 
 A file holds one prompt, or alternative wordings, one ``kind | template`` per line. Its SHA-256 is
 part of the fingerprints of the stages that use it. Its opening comment names the source: a paper,
-or ours.
+or ours. Inside ``use_prompts`` a user's texts replace those of the same names.
 """
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import cycle
 from random import Random
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jinja2 import Template
     from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+ENDING = ".j2"
+COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
+_REPLACED: ContextVar[Mapping[str, str]] = ContextVar(
+    "replaced prompts", default=MappingProxyType({})
+)
+"""Texts in place of ours, by name; a coroutine sees those of the code that started it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +42,9 @@ class Prompt:
         return _template(self.text).render(values)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Wordings:
-    """File of alternative wordings by kind, with the SHA-256 of the file."""
+    """File of alternative wordings by kind, with the SHA-256 of the file; one object per text."""
 
     kinds: Mapping[str, tuple[Prompt, ...]]
     sha256: str
@@ -53,23 +63,47 @@ class Wordings:
         return cycle(rng.sample(self.kinds[kind], len(self.kinds[kind])))
 
 
-@cache
+@contextmanager
+def use_prompts(texts: Mapping[str, str]) -> Generator[None]:
+    """Load these texts in place of ours, by the names of the files, in this thread or task."""
+    token = _REPLACED.set(texts)
+    try:
+        yield
+    finally:
+        _REPLACED.reset(token)
+
+
+def prompt_names() -> list[str]:
+    """Return the names of all prompts."""
+    names = [path.name for path in files(__name__).iterdir()]
+    return sorted(name.removesuffix(ENDING) for name in names if name.endswith(ENDING))
+
+
 def load_prompt(name: str) -> Prompt:
     """Read the prompt ``NAME.j2``."""
-    return _prompt(_read(f"{name}.j2"))
+    return _make_prompt(_load_text(name))
+
+
+def load_wordings(name: str) -> Wordings:
+    """Read the alternative wordings of ``NAME.j2``."""
+    return _make_wordings(_load_text(name))
+
+
+def list_wordings(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the lines of a file of wordings: number, kind, template; without " | ", kind is ""."""
+    without_comments = COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text)
+    for number, line in enumerate(without_comments.splitlines(), start=1):
+        if line.strip():
+            kind, bar, wording = line.partition("|")
+            yield number, kind.strip() if bar else "", wording.strip() if bar else line.strip()
 
 
 @cache
-def load_wordings(name: str) -> Wordings:
-    """Read the alternative wordings of ``NAME.j2``."""
-    text = _read(f"{name}.j2")
-    without_comments = re.sub(r"\{#.*?#\}", "", text, flags=re.DOTALL)
+def _make_wordings(text: str) -> Wordings:
     kinds: dict[str, tuple[Prompt, ...]] = {}
-    for line in without_comments.splitlines():
-        if line.strip():
-            kind, wording = (part.strip() for part in line.split("|", 1))
-            kinds[kind] = (*kinds.get(kind, ()), _prompt(wording))
-    return Wordings(kinds=kinds, sha256=_prompt(text).sha256)
+    for _, kind, wording in list_wordings(text):
+        kinds[kind] = (*kinds.get(kind, ()), _make_prompt(wording))
+    return Wordings(kinds=kinds, sha256=_make_prompt(text).sha256)
 
 
 @cache
@@ -82,22 +116,29 @@ def difference_verbs() -> tuple[str, ...]:
     return tuple(line for line in lines if line and not line.startswith("#"))
 
 
-@cache
 def natural_verbs() -> tuple[str, ...]:
     """Return those verbs that a noun phrase can follow (ours); scenes are described by them."""
     return tuple(verb.text for verb in load_wordings("difference_phrases").kinds["verb"])
 
 
+def _load_text(name: str) -> str:
+    replaced = _REPLACED.get()
+    return replaced[name] if name in replaced else _read(f"{name}{ENDING}")
+
+
+@cache
 def _read(filename: str) -> str:
     return (files(__name__) / filename).read_text(encoding="utf-8")
 
 
-def _prompt(text: str) -> Prompt:
+@cache
+def _make_prompt(text: str) -> Prompt:
     return Prompt(text=text, sha256=hashlib.sha256(text.encode()).hexdigest())
 
 
 @cache
-def _environment() -> "ImmutableSandboxedEnvironment":
+def environment() -> "ImmutableSandboxedEnvironment":
+    """Return the environment of all templates: strict, sandboxed, nothing escaped."""
     from jinja2 import StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -112,4 +153,4 @@ def _environment() -> "ImmutableSandboxedEnvironment":
 
 @cache
 def _template(text: str) -> "Template":
-    return _environment().from_string(text)
+    return environment().from_string(text)

@@ -7,7 +7,6 @@ missing neither is given: a prompt about one image only would tilt the answer.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from random import Random
 
 from pairwright.prompts import difference_verbs, load_prompt, natural_verbs
@@ -100,7 +99,6 @@ def fill_template(
     )
 
 
-@cache
 def difference_regex() -> str:
     """Return the grammar of a description, for servers that constrain answers.
 

@@ -568,6 +568,10 @@ class Profile(Section):
     matching: MatchingConfig = MatchingConfig()
     nouns: NounsConfig = NounsConfig()
     noun_pairs: NounPairsConfig = NounPairsConfig()
+    prompts: str = ""
+    """Folder of prompts that replace ours (`describe_image.j2`), read once per build; `pairwright
+    prompts` lists them. "": ours."""
+    prompt_texts: Annotated[dict[str, str], UNSET, FOUND] = Field(default_factory=dict[str, str])
     models: dict[ModelName, ChatConfig] = Field(default_factory=dict[str, ChatConfig])
     """Served models: `chat` sees images; `language` and `judge` default to it; others by the names
     in sections."""
@@ -780,7 +784,7 @@ class Profile(Section):
         return self
 
 
-Found = dict[str, str | tuple[str, ...] | float | None]
+Found = dict[str, str | tuple[str, ...] | float | dict[str, str] | None]
 """Values that a build found, by the dotted name of the field: ``embedding.clip.revision``; none: a
 parameter of requests that is left out."""
 
@@ -788,8 +792,9 @@ parameter of requests that is left out."""
 class ResolvedProfile(Profile):
     """Profile with what a build found before it began; the settings stay as given."""
 
-    found: Found = Field(default_factory=dict[str, str | tuple[str, ...] | float | None])
-    """Revisions of models, hashes of files, names of served models, location of excluded images."""
+    found: Found = Field(default_factory=lambda: Found())
+    """Revisions of models, hashes of files, names of served models, location of excluded images,
+    texts of replaced prompts."""
 
     @property
     def resolved(self) -> Profile:

@@ -128,12 +128,14 @@ def with_field(section: S, path: Sequence[str], value: object) -> S:
     """Return a section with the field at a path replaced, without validation."""
     name, *rest = path
     own: Any = getattr(section, name)
+    if not rest:
+        return section.model_copy(update={name: value})
     if isinstance(own, Mapping):  # several by name; one that is missing has the defaults
         key, *rest = rest
         kind = section_within(type(section).model_fields[name].annotation)
         one = own.get(key) or (kind() if kind else None)
         value = {**own, key: with_field(one, rest, value) if isinstance(one, Section) else value}
-    elif rest:
+    else:
         value = with_field(own, rest, value)
     return section.model_copy(update={name: value})
 

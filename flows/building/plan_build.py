@@ -15,6 +15,7 @@ from pairwright.flows.building.progress import LineWatcher
 from pairwright.flows.building.run_build import run_build
 from pairwright.flows.pipeline.load_profile import change_profile, load_profile
 from pairwright.flows.pipeline.pipeline import Pipeline, check_stage, with_source
+from pairwright.flows.pipeline.read_prompts import pin_prompts
 from pairwright.flows.versions.version import Version, open_present
 from pairwright.schemas.bounds import BudgetConfig, GatesConfig
 from pairwright.schemas.config import RunConfig
@@ -111,6 +112,7 @@ def version_to_plan(
     folder = Folder(out) if out else Folder(".")
     if not out or not folder.exists(RECORD):
         chosen = with_source(load_profile(profile or "scenes", settings), sources, planted)
+        chosen = pin_prompts(chosen)
         return Version(folder=folder, pipeline=Pipeline(chosen, until), limit=limit)
     present = open_present(folder)
     if profile:
@@ -125,6 +127,7 @@ def version_to_plan(
         )
         return replace(request.version, items=present.items)
     chosen = with_source(change_profile(present.profile, settings), sources, planted)
+    chosen = pin_prompts(chosen, again=chosen.prompts != present.profile.prompts)
     pipeline = Pipeline(chosen, until or present.pipeline.until)
     return replace(present, pipeline=pipeline, limit=limit or present.limit)
 

@@ -16,6 +16,7 @@ from typing import Any
 from pairwright.flows.building import find_models
 from pairwright.flows.building.make_request import ROWLESS, Request
 from pairwright.flows.pipeline.pipeline import Pipeline
+from pairwright.flows.pipeline.read_prompts import say_changed_prompts
 from pairwright.flows.versions.count_answers import AnswerCounts, count_answers
 from pairwright.flows.versions.show_status import Status, say_held
 from pairwright.flows.versions.version import Version, now, open_present, publish_version
@@ -130,6 +131,7 @@ def _log_changes(version: Version) -> None:
         before = read_record(folder).profile.model_dump(mode="json")
         after = version.profile.model_dump(mode="json")
         changes = list(say_changes(before, after, free=OWN_NOTES))
+        changes += say_changed_prompts(before, after)
         for change in changes[:MAX_CHANGES]:
             log.info("%s: changed since the last build of this dataset: %s", folder.url, change)
         more = len(changes) - MAX_CHANGES

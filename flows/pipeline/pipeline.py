@@ -103,10 +103,11 @@ class Pipeline:
         """Return the stages with their configurations and fingerprints."""
         planned: list[Planned] = []
         tables: dict[str, str] = {}
+        prompts = self.profile.resolved.prompt_texts
         for stage in self.stages:
             config = stage.configure(self.profile)
             inputs = self.inputs.get(stage.name, NO_INPUTS)
-            step = plan_stage(stage, config, inputs=inputs, tables=tables)
+            step = plan_stage(stage, config, inputs=inputs, tables=tables, prompts=prompts)
             tables[stage.name] = step.fingerprint
             planned.append(step)
         return planned
@@ -187,6 +188,8 @@ def with_source(profile: Profile, sources: Sequence[str], planted: int = 0) -> P
     reading = profile.reading.model_copy(update=paths)
     first, *further = dict.fromkeys(recognise_source(text) for text in texts)
     updates: dict[str, Any] = {"reading": reading}
+    if profile.prompts:
+        updates["prompts"] = str(Path(profile.prompts).absolute())
     if planted:
         further.append(_planted_source(first))
         updates["planted"] = profile.planted.model_copy(update={"count": planted})

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pairwright.flows.building.run_build import OWN_NOTES
+from pairwright.flows.pipeline.read_prompts import say_changed_prompts
 from pairwright.flows.versions.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.section import say_changes
@@ -71,7 +72,9 @@ def list_versions(folder: Folder) -> list[VersionSummary]:
 
 def _say_changes(before: Snapshot, after: Snapshot) -> Iterator[str]:
     """Yield what has changed from one version to another."""
-    yield from say_changes(_read_settings(before), _read_settings(after), free=OWN_NOTES)
+    old, new = _read_settings(before), _read_settings(after)
+    yield from say_changes(old, new, free=OWN_NOTES)
+    yield from say_changed_prompts(old, new)
     if before.content["items"] != after.content["items"]:
         yield "the source lists other items"
     takedowns = after.content.get("takedowns", 0)

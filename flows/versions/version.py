@@ -247,7 +247,8 @@ class Version:
         if missing:
             names = ", ".join(sorted(missing))
             raise ConfigError(f"{stage.name}: needs {names}, which this dataset lacks")
-        return plan_stage(stage, config, inputs=inputs, tables=tables)
+        prompts = self.profile.resolved.prompt_texts
+        return plan_stage(stage, config, inputs=inputs, tables=tables, prompts=prompts)
 
 
 def open_version(folder: Folder, number: int | None = None) -> Version:

@@ -136,10 +136,9 @@ def _field(fields: dict[str, Any], names: tuple[str, ...]) -> str:
 
 
 @cache
-def _examples() -> frozenset[str]:
+def _examples(prompt: str) -> frozenset[str]:
     """Return the example questions and answers of the prompt, in its last line."""
-    last_line = load_prompt(PROMPT).text.strip().splitlines()[-1]
-    rounds = read_rounds(last_line)
+    rounds = read_rounds(prompt.strip().splitlines()[-1])
     assert not isinstance(rounds, RefusedText)
     texts: set[str] = set()
     for example in rounds:
@@ -150,7 +149,7 @@ def _examples() -> frozenset[str]:
 def check_round(read: QuestionAnswer) -> QuestionAnswer | RefusedText:
     """Return the round with the image that it names, or the first reason to refuse it."""
     question, answer = read.question, read.answer
-    if not _examples().isdisjoint((question, answer)):
+    if not _examples(load_prompt(PROMPT).text).isdisjoint((question, answer)):
         return RefusedText("copied from the prompt", question)
     if not re.search(r"\w", question) or not re.search(r"\w", answer):
         return RefusedText("empty question or answer", question)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
-from pairwright.prompts import difference_verbs, load_wordings
+from pairwright.prompts import Wordings, difference_verbs, load_wordings
 from pairwright.schemas.claims import Claim, Relation, Selector
 from pairwright.schemas.phrases import SPOKEN as RELATIONS
 from pairwright.schemas.phrases import TAIL, plural
@@ -528,11 +528,15 @@ READERS: Mapping[str, Callable[[Clause], Claims]] = {
 Wording = tuple[str, re.Pattern[str]]
 
 
-@cache
 def _wordings(name: str) -> Sequence[Wording]:
     """Return the wordings of a file of prompts as patterns, with their kinds."""
+    return _compile_wordings(load_wordings(name))
+
+
+@cache
+def _compile_wordings(file: Wordings) -> Sequence[Wording]:
     wordings: list[Wording] = []
-    for kind, prompts in load_wordings(name).kinds.items():
+    for kind, prompts in file.kinds.items():
         for prompt in prompts:
             wordings.append((kind, re.compile(_as_pattern(prompt.text))))
     return wordings

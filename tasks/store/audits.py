@@ -34,7 +34,7 @@ def mark_writer(planned: Iterable[Planned]) -> str:
     parts: list[str] = []
     for step in planned:
         if step.is_on and step.stage.name in names:
-            prompts = hash_prompts(step.inputs)
+            prompts = hash_prompts(step.inputs, step.prompts)
             parts += settings_parts(step.stage, step.config, step.inputs, prompts)
     return make_key("audit", *parts)
 

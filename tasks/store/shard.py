@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pairwright.prompts import use_prompts
 from pairwright.schemas.arrow import from_table, schema_of, to_table
 from pairwright.schemas.errors import ValidationError
 from pairwright.schemas.rows import Dropped, Failed, Row, make_key
@@ -86,7 +87,9 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
             if kept is not None:
                 kept.delete()
             return done
-        table = _results(planned, shard, list(_input_rows(planned, shard, plan)), kept)
+        inputs = list(_input_rows(planned, shard, plan))
+        with use_prompts(planned.prompts):
+            table = _results(planned, shard, inputs, kept)
         if unknown := set(table.column("source_key").to_pylist()) - sources.keys():
             raise ValidationError(
                 f"{shard.name}: the stage's results name inputs outside the shard: {min(unknown)}"

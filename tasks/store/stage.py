@@ -7,9 +7,10 @@ rows, shards, look-ups and counts all follow from these.
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import Any, Literal
 
-from pairwright.prompts import load_prompt
+from pairwright.prompts import load_prompt, use_prompts
 from pairwright.schemas.config import Profile, section_name
 from pairwright.schemas.plugins import LoadedFiles
 from pairwright.schemas.rows import Dropped, Failed, Row, make_key
@@ -231,9 +232,13 @@ def settings_parts(
     return [stage.name, str(stage.version), settings, *files]
 
 
-def hash_prompts(inputs: Inputs) -> dict[str, str]:
-    """Return the SHA-256 of each prompt file of a stage."""
-    return {name: load_prompt(name).sha256 for name in inputs.prompts}
+def hash_prompts(inputs: Inputs, replaced: Mapping[str, str]) -> dict[str, str]:
+    """Return the SHA-256 of each prompt file of a stage; ``replaced`` has texts in place of ours.
+
+    A replaced text that is ours to the letter changes nothing.
+    """
+    with use_prompts(replaced):
+        return {name: load_prompt(name).sha256 for name in inputs.prompts}
 
 
 def _uncounted(config: Section) -> dict[str, Any]:
@@ -254,6 +259,8 @@ class Planned:
     config: Any
     inputs: Inputs
     fingerprint: str
+    prompts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Texts in place of our prompts, by name: of those that it declares, no others."""
 
     @property
     def is_on(self) -> bool:
@@ -297,25 +304,42 @@ class Planned:
             self.config,
             self.inputs,
             self.fingerprint,
+            self.prompts,
         )
 
 
 def _unpickle_planned(
-    _: None, stage: Stage, config: Any, inputs: Inputs, fingerprint: str
+    _: None,
+    stage: Stage,
+    config: Any,
+    inputs: Inputs,
+    fingerprint: str,
+    prompts: Mapping[str, str],
 ) -> Planned:
-    return Planned(stage=stage, config=config, inputs=inputs, fingerprint=fingerprint)
+    return Planned(
+        stage=stage, config=config, inputs=inputs, fingerprint=fingerprint, prompts=prompts
+    )
 
 
 def plan_stage(
-    stage: Stage, config: Section, *, inputs: Inputs, tables: Mapping[str, str]
+    stage: Stage,
+    config: Section,
+    *,
+    inputs: Inputs,
+    tables: Mapping[str, str],
+    prompts: Mapping[str, str] = MappingProxyType({}),
 ) -> Planned:
-    """Return a stage ready to run; ``tables`` has the fingerprints of the tables made so far."""
+    """Return a stage ready to run; ``tables`` has the fingerprints of the tables made so far.
+
+    ``prompts`` has a user's texts in place of ours, by name.
+    """
+    replaced = {name: prompts[name] for name in inputs.prompts if name in prompts}
     if inputs.reads:
-        prompts = hash_prompts(inputs)
-        mark = fingerprint(stage, config, inputs=inputs, prompts=prompts, tables=tables)
+        hashes = hash_prompts(inputs, replaced)
+        mark = fingerprint(stage, config, inputs=inputs, prompts=hashes, tables=tables)
     else:
         mark = make_key(stage.name, "off")[:16]
-    return Planned(stage=stage, config=config, inputs=inputs, fingerprint=mark)
+    return Planned(stage=stage, config=config, inputs=inputs, fingerprint=mark, prompts=replaced)
 
 
 def table_folder(name: str, fingerprint: str) -> str:

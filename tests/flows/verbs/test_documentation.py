@@ -142,6 +142,8 @@ def write_files(here):
     ]
     (here / "manifest.jsonl").write_text("\n".join(map(json.dumps, lines)))
     (here / "colours.txt").write_text("red green blue")
+    (here / "mine").mkdir()
+    (here / "mine/describe_image.j2").write_text("Name what you see.")
     prediction = {"id": "1", "caption": "the cup is gone"}
     (here / "predictions.jsonl").write_text(json.dumps(prediction))
     (here / "references.json").write_text(json.dumps({"1": ["the cup is gone", "there is no cup"]}))
