@@ -123,6 +123,20 @@ class ImagesConfig(Section):
         return self
 
 
+OFF_IN_OTHER_LANGUAGES = {
+    "captions": (
+        "checks that need English words are off (declined, another language), and what reads "
+        "captions as English does not work: nouns (nouns.model), shared words of captions, "
+        "summaries and descriptions that are written from them"
+    ),
+    "questions": (
+        "checks that need English words are off (declined, another language, not a question, leans "
+        "on another round, speaks of captions, which image it is about)"
+    ),
+}
+"""Checks that are off by the section whose texts are in another language."""
+
+
 class ReadingConfig(Section):
     """Options for reading sources."""
 
@@ -467,6 +481,8 @@ class RegionsConfig(Section):
     """Minimum share of a named thing's box that changed."""
     detection: Annotated[DetectionConfig | None, UNSET, Filled("detection")] = None
     nouns: Annotated[NounsConfig | None, UNSET, Filled("nouns")] = None
+    included: Annotated[tuple[str, ...], UNSET, Filled("tagging.included")] = ()
+    word_list: Annotated[str, UNSET, Filled("tagging.no_things")] = ""
 
     @property
     def models(self) -> tuple[DetectionConfig, NounsConfig]:
@@ -668,6 +684,15 @@ class Profile(Section):
         if self.mining.max_similarity <= self.search.min_copy_similarity:
             return self.search
         return self.search.model_copy(update={"min_copy_similarity": 1.0})
+
+    @property
+    def language_caveat(self) -> str:
+        """Return which checks are off for texts in another language; empty: none is."""
+        limits: list[str] = []
+        for name, section in (("captions", self.captions), ("questions", self.questions)):
+            if section.is_served and section.language:
+                limits.append(f"{name}.language={section.language}: {OFF_IN_OTHER_LANGUAGES[name]}")
+        return ". ".join(limits)
 
     @property
     def uniting(self) -> UnitingConfig:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from pairwright.schemas.encoder_config import ClipConfig
 from pairwright.schemas.section import (
+    FOUND,
     UNSET,
     Count,
     Filled,
@@ -49,14 +50,22 @@ class RamConfig(Section):
 class TaggingConfig(ModelSection):
     """Taggers, which name what is in an image."""
 
-    uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"ram"}
+    uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"ram", "no_things"}
     taggers: Annotated[tuple[TaggerName, ...], Field(min_length=1, max_length=3)] = ("scene-graph",)
     """Taggers: the rendered scene's own graph, RAM, and the nouns of the preferred texts."""
     ram: RamConfig = RamConfig()
     max_tags: Positive = 30
     """Maximum tags of an image: those of the texts first, then by falling score (ours)."""
     excluded: Names = ()
-    """Tags never looked for, beside those that name no thing (colours, places, actions)."""
+    """Tags never looked for, beside those that name no thing (colours, places, actions); `@FILE`: a
+    file of names, one per line."""
+    included: Annotated[Names, UNSET] = ()
+    """Names of things that the list of what is none has: [water, road, rust]; `@FILE` as before."""
+    no_things: Annotated[str, UNSET] = ""
+    """File of what is no thing, in place of our list (`tasks/texts/no_things.txt`) and in its form;
+    empty: ours."""
+    word_list: Annotated[str, UNSET, FOUND] = ""
+    """Text of that file, as the build read it."""
 
 
 class DetectionConfig(ModelSection):

@@ -212,6 +212,10 @@ class ValidatedSection(ServedSection):
     """Validators of plugins that each text must pass, beside our own."""
 
 
+Language = Annotated[str, UNSET, Field(pattern=r"^[^\W\d_][^\n{}<>]{0,40}$|^$")]
+"""Language in which a model is asked to write, in English words; empty: English."""
+
+
 class WrittenSection(ValidatedSection):
     """Section of texts that are always written, from scene graphs or by a served model."""
 
@@ -230,6 +234,9 @@ class CaptionsConfig(WrittenSection):
     split: Literal["rules", "served"] = "rules"
     """How a description is split into sentences: at full stops (rules), or by the model, with the
     rules as fallback."""
+    language: Language = ""
+    """Language that the served model writes ("German"): a line of the prompt asks for it, and
+    checks that need English words are off; empty: English."""
 
     @model_validator(mode="after")
     def _who_splits_is_there(self) -> "CaptionsConfig":
@@ -388,6 +395,8 @@ class QuestionsConfig(ServedSection):
     """Maximum tokens of a conversation."""
     max_attempts: Annotated[int, Field(ge=1, le=10)] = 3
     """Maximum tries for a conversation, each with another seed."""
+    language: Language = ""
+    """Language that the model writes, as in `captions.language`; empty: English."""
 
 
 class SampledTextsConfig(ServedSection):

@@ -15,6 +15,7 @@ from pairwright.flows.pipeline.pipeline import (
     with_source,
 )
 from pairwright.flows.pipeline.read_prompts import pin_prompts
+from pairwright.flows.pipeline.read_words import pin_words
 from pairwright.flows.versions.version import Version
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError
@@ -67,7 +68,7 @@ def request_of(pipeline: Pipeline, folder: Folder, *, limit: int | None = None) 
     """Return the request to build a dataset by a pipeline, with its tables and models looked up."""
     until = pipeline.until
     _check_named_tables(pipeline.profile)
-    profile = find_models.pin_served(pin_prompts(pipeline.profile), until)
+    profile = find_models.pin_served(pin_words(pin_prompts(pipeline.profile)), until)
     pinned = find_models.pin_models(profile, until)
     version = Version(folder=folder, pipeline=Pipeline(pinned, until), limit=limit)
     return Request(version=version)

@@ -16,6 +16,7 @@ from pairwright.flows.building.run_build import run_build
 from pairwright.flows.pipeline.load_profile import change_profile, load_profile
 from pairwright.flows.pipeline.pipeline import Pipeline, check_stage, with_source
 from pairwright.flows.pipeline.read_prompts import pin_prompts
+from pairwright.flows.pipeline.read_words import pin_words
 from pairwright.flows.versions.version import Version, open_present
 from pairwright.schemas.bounds import BudgetConfig, GatesConfig
 from pairwright.schemas.config import RunConfig
@@ -112,7 +113,7 @@ def version_to_plan(
     folder = Folder(out) if out else Folder(".")
     if not out or not folder.exists(RECORD):
         chosen = with_source(load_profile(profile or "scenes", settings), sources, planted)
-        chosen = pin_prompts(chosen)
+        chosen = pin_words(pin_prompts(chosen))
         return Version(folder=folder, pipeline=Pipeline(chosen, until), limit=limit)
     present = open_present(folder)
     if profile:

@@ -90,9 +90,10 @@ class Pipeline:
 
     @property
     def caveat(self) -> str:
-        """Return a known limit of the embedders on a source that is mined; empty: none."""
+        """Return known limits: of the embedders on a mined source, of checks; empty: none."""
         is_mined = any(stage.writes is NeighbourRow for stage in self.running)
-        return self.profile.caveat if is_mined else ""
+        limits = [self.profile.caveat if is_mined else "", self.profile.language_caveat]
+        return ". ".join(limit for limit in limits if limit)
 
     @property
     def tables(self) -> list[str]:

@@ -7,7 +7,7 @@ ours, and know English only.
 
 import re
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from random import Random
 from typing import Any
@@ -26,7 +26,7 @@ from pairwright.schemas.rows import (
 )
 from pairwright.tasks.captioning.validators import CAPTIONS, PAIRS, ask_again, pair_captions
 from pairwright.tasks.serving.ask_rows import asking
-from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question
+from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_in
 from pairwright.tasks.serving.read_response import refuse_text
 from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.store.stage import Stage
@@ -146,13 +146,18 @@ def _examples(prompt: str) -> frozenset[str]:
     return frozenset(texts)
 
 
-def check_round(read: QuestionAnswer) -> QuestionAnswer | RefusedText:
-    """Return the round with the image that it names, or the first reason to refuse it."""
+def check_round(read: QuestionAnswer, language: str = "") -> QuestionAnswer | RefusedText:
+    """Return the round with the image that it names, or the first reason to refuse it.
+
+    Checks that need English words are off for another language.
+    """
     question, answer = read.question, read.answer
     if not _examples(load_prompt(PROMPT).text).isdisjoint((question, answer)):
         return RefusedText("copied from the prompt", question)
     if not re.search(r"\w", question) or not re.search(r"\w", answer):
         return RefusedText("empty question or answer", question)
+    if language:
+        return refuse_text(f"{question}\n{answer}", language) or read
     if not END.search(answer):
         return RefusedText(NO_FULL_STOP, answer[-40:])
     if not question.endswith("?") and not ORDERS.match(question):
@@ -213,7 +218,8 @@ async def ask_questions(
     question = _make_question(row, pairs[row.subject], config, captions)
     if isinstance(question, Dropped):
         return question
-    written = await ask_again(chat, row, question, _read_answer, config, "questions")
+    read = partial(_read_answer, language=config.language)
+    written = await ask_again(chat, row, question, read, config, "questions")
     if isinstance(written, Dropped):
         return written
     rounds, tries = written
@@ -253,7 +259,7 @@ def _make_question(
             detail=image_key,
         )
     lines = map(as_data, row.text.splitlines())
-    text = load_prompt(PROMPT).render(
+    prompt = load_prompt(PROMPT).render(
         first_caption=first,
         second_caption=second,
         summary="\n".join(line for line in lines if line),
@@ -261,7 +267,7 @@ def _make_question(
     )
     return Question(
         prompt=PROMPT,
-        text=text,
+        text=ask_in(prompt, config.language),
         max_tokens=config.max_tokens,
         grammar=rounds_grammar(config.rounds),
     )
@@ -290,14 +296,16 @@ def _object_schema(**fields: Any) -> dict[str, Any]:
     }
 
 
-def _read_answer(answer: Answer) -> tuple[QuestionAnswer | RefusedText, ...] | RefusedText:
+def _read_answer(
+    answer: Answer, language: str
+) -> tuple[QuestionAnswer | RefusedText, ...] | RefusedText:
     """Return the rounds, each refused one as its reason; one reason where all are refused."""
     if answer.refused:
         return answer.refused
     rounds = read_rounds(answer.text)
     if isinstance(rounds, RefusedText):
         return rounds
-    checked = tuple(map(check_round, rounds))
+    checked = tuple(check_round(parsed, language) for parsed in rounds)
     refused = [result for result in checked if isinstance(result, RefusedText)]
     return refused[0] if len(refused) == len(checked) else checked
 

@@ -20,15 +20,15 @@ from pairwright.schemas.rows import CaptionRow, Dropped, ImageRow, Served, make_
 from pairwright.tasks.captioning.compose_caption import compose_caption
 from pairwright.tasks.captioning.validators import ask_again, name_validators, refuse_text
 from pairwright.tasks.serving.ask_rows import asking
-from pairwright.tasks.serving.chat import Answer, Chat, Question
+from pairwright.tasks.serving.chat import Answer, Chat, Question, ask_in
 from pairwright.tasks.serving.read_response import read_text
 from pairwright.tasks.serving.split_text import SPLIT, ask_split, read_split
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.differences import NO_FULL_STOP
-from pairwright.tasks.texts.words import split_by_rules
+from pairwright.tasks.texts.words import count_words, split_by_rules
 
 DESCRIBE = "describe_image"
-COMPLETE = re.compile(r"[.!?…。][\"'”’)\]]*$")
+COMPLETE = re.compile(r"[.!?…。！？।؟۔][\"'”’)\]»」』]*$")
 MARKED = re.compile(r"(?:[-*#•>|]|\d{1,2}[.)]\s|```|[{\[<])")
 """Markup that opens a list, heading, table or code block."""
 PREFACE = re.compile(
@@ -156,7 +156,7 @@ async def _ask_caption(
     """Return a served model's caption on one line, and all attempts."""
 
     def parse_caption(answer: Answer) -> str | RefusedText:
-        text = read_text(answer)
+        text = read_text(answer, config.language)
         if isinstance(text, RefusedText):
             return text
         refused = refuse_caption(text)
@@ -169,7 +169,7 @@ async def _ask_caption(
 
     question = Question(
         prompt=DESCRIBE,
-        text=load_prompt(DESCRIBE).render(),
+        text=ask_in(load_prompt(DESCRIBE).render(), config.language),
         images=(row.image,),
         max_tokens=config.max_tokens,
     )
@@ -203,7 +203,7 @@ def _refuse_repeats(text: str) -> RefusedText | None:
 
 
 def _refuse_count(text: str) -> RefusedText | None:
-    count = len(text.split())
+    count = count_words(text)
     if count < LEAST_WORDS:
         return RefusedText(f"too short (words={LEAST_WORDS})", text)
     if count > MOST_WORDS:

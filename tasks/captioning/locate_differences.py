@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import Any
 
 from pairwright.schemas import checks
-from pairwright.schemas.config import FILLERS, NounsConfig, RegionsConfig
+from pairwright.schemas.config import FILLERS, NounsConfig, Profile, RegionsConfig
 from pairwright.schemas.phrases import SIZES
 from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, ImageRow, Images, Pairs, Tag
 from pairwright.schemas.scene import SceneGraph
@@ -35,7 +35,7 @@ from pairwright.tasks.models.detection import (
 from pairwright.tasks.models.nouns import find_phrases_of, pin_model
 from pairwright.tasks.models.prepare_ahead import DecodedImage, run_ahead
 from pairwright.tasks.store.stage import Stage
-from pairwright.tasks.texts.things import identify_words, names_thing
+from pairwright.tasks.texts.things import WordList, identify_words, names_thing, read_words
 from pairwright.tasks.texts.words import QUOTED, affirmed
 
 AHEAD = 32
@@ -71,7 +71,8 @@ def locate_differences(
     detection, nouns = config.models
     detector = make_detector(detection)
     described: list[NamedDescription] = []
-    for row, names in zip(rows, name_things(rows, nouns), strict=True):
+    word_list = read_words(config.word_list, config.included)
+    for row, names in zip(rows, name_things(rows, nouns, word_list), strict=True):
         pair = pairs[row.subject]
         missing = pair_images(row.key, pair, images)
         if isinstance(missing, Dropped):
@@ -90,20 +91,22 @@ def locate_differences(
             yield from result
 
 
-def name_things(rows: Sequence[DifferenceRow], config: NounsConfig) -> list[tuple[Names, Names]]:
+def name_things(
+    rows: Sequence[DifferenceRow], config: NounsConfig, word_list: WordList
+) -> list[tuple[Names, Names]]:
     """Return the things that each half affirms; quoted words are writing within the image."""
     halves: list[str] = []
     for row in rows:
         halves += [QUOTED.sub(" ", affirmed(half)) for half in row.halves]
     names: list[Names] = []
     for phrases in find_phrases_of(halves, config):
-        names.append(tuple(phrase for phrase in phrases if _is_thing(phrase)))
+        names.append(tuple(phrase for phrase in phrases if _is_thing(phrase, word_list)))
     return list(zip(names[::2], names[1::2], strict=True))
 
 
-def _is_thing(phrase: str) -> bool:
+def _is_thing(phrase: str, word_list: WordList) -> bool:
     """Return whether a noun phrase names a thing, not a part of the image ("left side")."""
-    return names_thing(phrase) and phrase.rpartition(" ")[2] not in FILLERS
+    return names_thing(phrase, word_list) and phrase.rpartition(" ")[2] not in FILLERS
 
 
 def _look_at_pair(
@@ -211,7 +214,16 @@ def _pin_models(config: RegionsConfig) -> RegionsConfig:
 def _name_models(config: RegionsConfig) -> tuple[str, ...]:
     detection, nouns = config.models
     pipeline = nouns.revision or nouns.model  # a build has filled the revision in
-    return (make_detector(detection).version, pipeline, identify_words())
+    return (make_detector(detection).version, pipeline, identify_words(config.word_list))
+
+
+def _configure(profile: Profile) -> RegionsConfig:
+    return profile.regions.fill(
+        detection=profile.detection,
+        nouns=profile.nouns,
+        included=profile.tagging.included,
+        word_list=profile.tagging.word_list,
+    )
 
 
 def _count_processes(config: RegionsConfig) -> int | None:
@@ -224,7 +236,7 @@ STAGE = Stage(
     reads={"described": DifferenceRow},
     writes=CheckRow,
     function=locate_differences,
-    config=lambda profile: profile.regions.fill(detection=profile.detection, nouns=profile.nouns),
+    config=_configure,
     models=_name_models,
     pin=_pin_models,
     processes=_count_processes,

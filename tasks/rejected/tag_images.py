@@ -29,7 +29,7 @@ from pairwright.tasks.models.prepare_ahead import DecodedImage, Ready, by_image,
 from pairwright.tasks.models.ram import RamTagger, pin_ram
 from pairwright.tasks.models.scene_models import SceneTagger
 from pairwright.tasks.store.stage import Stage, Uses
-from pairwright.tasks.texts.things import identify_words, names_thing, tidy
+from pairwright.tasks.texts.things import WordList, identify_words, names_thing, read_words, tidy
 
 NO_THING = "names no thing"
 EXCLUDED = "excluded by the profile"
@@ -37,14 +37,14 @@ TOO_LONG = "too long for a name"
 MAX_CHARACTERS = 60  # most characters of a name; RAM's longest has 26
 
 
-def why_refused(name: str, excluded: Iterable[str] = ()) -> str:
+def why_refused(name: str, excluded: Iterable[str] = (), word_list: WordList | None = None) -> str:
     """Return a short constant reason to refuse a name; empty: it is accepted."""
     tag = tidy(name)
     if len(tag) > MAX_CHARACTERS:
         return TOO_LONG
     if tag in map(tidy, excluded):
         return EXCLUDED
-    return "" if names_thing(tag) else NO_THING
+    return "" if names_thing(tag, word_list) else NO_THING
 
 
 GROUP = 256  # images per call of a tagger on a GPU, 0.4 MB each
@@ -165,10 +165,11 @@ def choose_tags(
     first: dict[str, Tag] = {}
     for tag in tags:
         first.setdefault(tidy(tag.name), tag)
+    word_list = read_words(config.word_list, config.included)
     accepted: list[Tag] = []
     refused: list[RefusedTag] = []
     for name, tag in list(first.items())[:MAX_NAMES]:
-        reason = why_refused(name, config.excluded)
+        reason = why_refused(name, config.excluded, word_list)
         if not reason and len(accepted) == config.max_tags:
             reason = f"too many names (tagging.max_tags={config.max_tags})"
         if reason:
@@ -182,7 +183,7 @@ def _name_models(config: TaggingConfig) -> tuple[str, ...]:
     versions = tuple(tagger.version for tagger in make_taggers(config))
     if config.taggers == (GRAPH,):
         return versions
-    return (*versions, identify_words())
+    return (*versions, identify_words(config.word_list))
 
 
 def _pin_models(config: TaggingConfig) -> TaggingConfig:

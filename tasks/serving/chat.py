@@ -132,6 +132,11 @@ async def ask_until(
             return parsed, tuple(served)
 
 
+def ask_in(text: str, language: str) -> str:
+    """Return a prompt that asks for an answer in a language; empty: as it is."""
+    return f"{text}\n\nWrite in {language}." if language else text
+
+
 def seed_of(
     key: str,
     prompt: Prompt | str,

@@ -106,10 +106,13 @@ def read_response(body: bytes) -> Answer:
     )
 
 
-def read_text(answer: Answer) -> str | RefusedText:
-    """Return an answer's text, or the reason why it must not be stored."""
+def read_text(answer: Answer, language: str = "") -> str | RefusedText:
+    """Return an answer's text, or the reason why it must not be stored.
+
+    ``language``: the one that was asked for; empty: English.
+    """
     text = _unwrap(answer.text)
-    return answer.refused or refuse_text(text) or text
+    return answer.refused or refuse_text(text, language) or text
 
 
 def _unwrap(text: str) -> str:
@@ -128,11 +131,15 @@ def _unwrap(text: str) -> str:
     return text
 
 
-def refuse_text(text: str) -> RefusedText | None:
-    """Return the first reason why a model's text must not be stored; ``None``: there is none."""
+def refuse_text(text: str, language: str = "") -> RefusedText | None:
+    """Return the first reason why a model's text must not be stored; ``None``: there is none.
+
+    Checks that need English words are off for another language.
+    """
+    is_english = not language
     if not re.search(r"\w", text):
         return RefusedText(EMPTY, text[:60])
-    if declines(text):
+    if is_english and declines(text):
         return RefusedText(DECLINED, text[:80])
     control = refuse_control(text)
     if control:
@@ -142,7 +149,7 @@ def refuse_text(text: str) -> RefusedText | None:
         return RefusedText(UNDECODED, text[:60])
     if repeats_itself(text):
         return RefusedText(REPEATS, text[-80:])
-    if in_another_language(text):
+    if is_english and in_another_language(text):
         return RefusedText(OTHER_LANGUAGE, text[:60])
     return None
 

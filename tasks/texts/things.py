@@ -1,5 +1,6 @@
 """Tell names of things from names of places, colours, actions and ideas, by a word list (ours).
 
+A profile may add names of things, or have a list of its own: water and rust are things to others.
 A detector finds a box for any name. Accepted are countable objects: people, animals, food,
 vehicles, furniture, clothes, plants, buildings and their parts. Refused, by the words of
 ``no_things.txt``, are places, colours, actions, ideas, materials of whole scenes (sky, sea, grass,
@@ -42,18 +43,18 @@ def tidy(name: str) -> str:
     return " ".join(name.casefold().split())
 
 
-def names_thing(tag: str) -> bool:
+def names_thing(tag: str, word_list: WordList | None = None) -> bool:
     """Return whether a tidy name names an object: by the list, its last word, then its ending.
 
-    Of "a of b", a decides: "a glass of water" is a glass.
+    Of "a of b", a decides: "a glass of water" is a glass. ``word_list``: another than ours.
     """
-    word_list = read_words()
+    word_list = word_list or read_words()
     if _forms(tag) & word_list.things:
         return True
     if _is_listed(tag, word_list.whole, word_list.nouns) or not any(map(str.isalpha, tag)):
         return False
     if " of " in tag:
-        return names_thing(tag.partition(" of ")[0])
+        return names_thing(tag.partition(" of ")[0], word_list)
     last = tag.rpartition(" ")[2]
     if _forms(last) & word_list.things:
         return True
@@ -81,13 +82,13 @@ def _forms(word: str) -> set[str]:
 
 
 @cache
-def read_words() -> WordList:
-    """Return the word list."""
-    things: set[str] = set()
+def read_words(text: str = "", included: tuple[str, ...] = ()) -> WordList:
+    """Return the word list of a text, by default ours, with further names of things."""
+    things = set(map(tidy, included))
     whole: set[str] = set()
     last: set[str] = set()
     nouns: set[str] = set()
-    for section, entry in _read_entries():
+    for section, entry in _read_entries(text or _read_ours()):
         if section == "things":
             things.add(entry)
             continue
@@ -100,9 +101,14 @@ def read_words() -> WordList:
     return WordList(frozenset(things), frozenset(whole), frozenset(last), frozenset(nouns))
 
 
-def _read_entries() -> Iterator[tuple[str, str]]:
-    """Yield the entries of the word list, each with its section."""
-    lines = LIST.read_text(encoding="utf-8").splitlines()
+@cache
+def _read_ours() -> str:
+    return LIST.read_text(encoding="utf-8")
+
+
+def _read_entries(word_list: str) -> Iterator[tuple[str, str]]:
+    """Yield the entries of a word list, each with its section."""
+    lines = word_list.splitlines()
     text = " ".join(line for line in lines if not line.startswith("#"))
     for part in text.split("[")[1:]:
         section, _, entries = part.partition("]")
@@ -111,6 +117,7 @@ def _read_entries() -> Iterator[tuple[str, str]]:
                 yield section, tidy(entry)
 
 
-def identify_words() -> str:
-    """Return the identifier of this word list."""
-    return f"names {hashlib.sha256(LIST.read_bytes()).hexdigest()[:12]}"
+def identify_words(text: str = "") -> str:
+    """Return the identifier of a word list, by default of ours."""
+    word_list = text or _read_ours()
+    return f"names {hashlib.sha256(word_list.encode()).hexdigest()[:12]}"

@@ -165,6 +165,8 @@ def names_captions(text: str) -> bool:
 
 SMALL_ENGLISH = "the and with are from which to of this that there"
 ENGLISH = frozenset(SMALL_ENGLISH.split())
+UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+"""Characters of Thai, Lao, Burmese, Khmer, Japanese and Chinese, which write no spaces."""
 MIN_LANGUAGE_WORDS = 20
 """Minimum words of a text in Latin letters whose language is judged."""
 
@@ -177,6 +179,12 @@ def in_another_language(text: str) -> bool:
         return True
     text_words = [word.lower() for word in WORD.findall(text)]
     return len(text_words) >= MIN_LANGUAGE_WORDS and ENGLISH.isdisjoint(text_words)
+
+
+def count_words(text: str) -> int:
+    """Return the number of words; of scripts without spaces, two characters count as one."""
+    unspaced = len(UNSPACED.findall(text))
+    return len(UNSPACED.sub(" ", text).split()) + unspaced // 2
 
 
 def repeats_itself(text: str) -> bool:

@@ -17,6 +17,7 @@ from pairwright.tasks.captioning.locate_differences import (
     judge_things,
     locate_differences,
     name_things,
+    read_words,
 )
 from pairwright.tasks.models.align_images import NO_MATCH, Aligned, Place
 from tests.fixtures.checkpoints import write_grounding_folder
@@ -124,7 +125,9 @@ def test_halves_name_what_they_affirm_outside_quotes() -> None:
         "shows two small red balls and a sign that reads 'toy car'",
         "has no red ball, but a wooden garden bench on the left side",
     )
-    assert name_things([row], NOUNS) == [(("small red ball", "sign"), ("wooden garden bench",))]
+    assert name_things([row], NOUNS, read_words()) == [
+        (("small red ball", "sign"), ("wooden garden bench",))
+    ]
 
 
 def changes(*shares: float) -> Aligned:

@@ -53,3 +53,14 @@ def test_every_entry_of_the_list_counts() -> None:
     assert not [word for word in words.things if not names_thing(word)]
     assert words.last <= words.whole
     assert not words.things & words.whole
+
+
+def test_words_of_a_domain_are_things_where_the_profile_says_so() -> None:
+    words = read_words(included=("Water", "road", "rust", "scratch"))
+    names = ("water", "dirty water", "dirt roads", "rust", "scratches", "body of water")
+    assert [name for name in names if why_refused(name, (), words)] == ["body of water"]
+    assert [name for name in names if not why_refused(name)] == []
+    assert why_refused("sky", (), words) == "names no thing"
+    own = read_words("# Ours.\n[things] sky\n[stuff] glass, =light\n")
+    refused = ["glass", "window glass", "light", "sky", "traffic light", "water"]
+    assert [name for name in refused if why_refused(name, (), own)] == refused[:3]
