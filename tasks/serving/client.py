@@ -114,8 +114,12 @@ class Client:
     ) -> Answer:
         tries = 0
         request = next(self._numbers)
+        times_sent = 0
         while True:
-            endpoint = await self.endpoints.acquire()
+            # A server that turns new requests away may take those that waited; only once, so that
+            # a request that is always turned away does not keep others waiting.
+            endpoint = await self.endpoints.acquire(goes_first=times_sent == 1)
+            times_sent += 1
             sent = time.monotonic()
             try:
                 answer = await self.endpoints.post(endpoint, body, request)

@@ -95,10 +95,16 @@ class Endpoints:
         """Return the current limit of concurrent requests."""
         return min(self._most, sum(endpoint.limiter.limit for endpoint in self.all))
 
-    async def acquire(self) -> Endpoint:
-        """Wait for an endpoint for one request; ``ServerError`` where waiting is useless."""
+    async def acquire(self, *, goes_first: bool = False) -> Endpoint:
+        """Wait for an endpoint for one request; ``ServerError`` where waiting is useless.
+
+        ``goes_first``: before those that wait already.
+        """
         waiter: asyncio.Future[Endpoint] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
+        if goes_first:
+            self._waiting.appendleft(waiter)
+        else:
+            self._waiting.append(waiter)
         self._assign()
         try:
             return await waiter

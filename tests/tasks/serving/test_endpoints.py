@@ -5,6 +5,8 @@ import itertools
 import threading
 import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 
@@ -127,6 +129,25 @@ def test_the_number_of_requests_falls_when_the_server_is_full() -> None:
     with chat_server(answer) as server:
         assert len(answers_of(ask_all(items(400), config_of(server, max_attempts=20)))) == 400
     assert 0 < refused < 100
+
+
+@pytest.mark.parametrize("form", ["a number", "a date"])
+def test_a_server_that_turns_each_request_away_once_answers_all(form) -> None:
+    """Those that waited go first: otherwise each round asks new ones, and none is answered."""
+    seen = set()
+
+    def answer(request):
+        if request.text in seen:
+            return request.text
+        seen.add(request.text)
+        date = format_datetime(datetime.now(UTC) + timedelta(seconds=1), usegmt=True)
+        return Status(429, headers={"Retry-After": "1" if form == "a number" else date})
+
+    with chat_server(answer) as server:
+        config = config_of(server, patience_seconds=2.5)
+        results = list(ask_all(items(12), config))
+        assert len(server.asked) == 24
+    assert len(answers_of(results)) == 12
 
 
 class Scripted(Connection):
