@@ -53,12 +53,10 @@ class Subject:
 
     @property
     def caveat(self) -> str:
-        """Return the limitation of the vectors used in mining.
-
-        Empty: none is known, or no pairs were mined.
-        """
+        """Return known limits: of the vectors used in mining, of checks; empty: none."""
         mined = any(counts.stage == "neighbours" and counts.of for counts in self.counts)
-        return self.profile.caveat if mined else ""
+        limits = [self.profile.caveat if mined else "", self.profile.language_caveat]
+        return ". ".join(limit for limit in limits if limit)
 
     @property
     def source(self) -> str:

@@ -1,8 +1,9 @@
 """Take off what models write around an answer (ours).
 
-Thoughts, code fences, roles, emphasis, quotation marks, prefaces, remarks and control tokens at the
-start and the end. What stands inside of the answer stays, for the checks of ``read_response``.
-JSON keeps its characters: only thoughts, fences and tokens around it are taken off.
+Thoughts, code fences, frames (a box, tags, a list of one item), roles, emphasis, quotation marks,
+prefaces, remarks, emoji and control tokens at the start and the end. What stands inside of the
+answer stays, for the checks of ``read_response``. JSON keeps its characters: only thoughts, fences
+and tokens around it are taken off.
 """
 
 import re
@@ -18,15 +19,17 @@ _TAG_END = r"\s?/?>"
 OPENED = (
     rf"(?i:<\|?(?:[a-z]+:)?(?:{_NAMES})(?:_start)?\|?{_TAG_END}|\[THINK\])"
     r"|\u25c1think\u25b7|<\|?(?:begin_of_thought|start_of_thought|START_THINKING)\|?>"
-    r"|<unused94>|<\|channel\|?>\s*(?:analysis|commentary|thought)\b(?:<\|message\|>)?"
+    r"|<unused94>|<\|inner_prefix\|>|<\|channel\|?>\s*(?:analysis|commentary|thought)\b(?:<\|message\|>)?"
 )
 CLOSED = (
     rf"(?i:<\|?/(?:[a-z]+:)?(?:{_NAMES})\|?{_TAG_END}|<\|?(?:{_NAMES})_end\|?>|\[/THINK\])"
     r"|\u25c1/think\u25b7|<\|?(?:end_of_thought|END_THINKING)\|?>|<unused95>"
-    r"|<channel\|>|assistantfinal(?=\S)|(?:<\|end\|>)?(?:<\|start\|>assistant)?<\|channel\|>\s*final\b(?:<\|message\|>)?"
+    r"|<\|inner_suffix\|>|<channel\|>|assistantfinal(?=\S)"
+    r"|(?:<\|end\|>)?(?:<\|start\|>assistant)?<\|channel\|>\s*final\b"
+    r"(?:\s*<\|constrain\|>\s*\w+)?(?:<\|message\|>)?"
 )
-"""Marks around thoughts: Qwen, DeepSeek, GLM, Magistral, Kimi, Seed, Cohere, MedGemma, Gemma 4,
-gpt-oss."""
+"""Marks around thoughts: Qwen, DeepSeek, GLM, Magistral, Kimi, Seed, Cohere, MedGemma, Apertus,
+Gemma 4, gpt-oss."""
 _BLOCK = re.compile(rf"(?:{OPENED}).*?(?:{CLOSED})", re.DOTALL)
 _OPENED = re.compile(OPENED)
 _CLOSED = re.compile(CLOSED)
@@ -42,22 +45,18 @@ _ALOUD = re.compile(
 _ROLE_NAME = (
     r"(?:assistant|ai|bot|chatbot|gpt|chatgpt|model|answer|response|reply|output|description"
     r"|caption|image description|image caption|(?:my |the )?final (?:answer|response|description)"
-    r"|(?:my |the |corrected |edited |rewritten )answer)"
+    r"|(?:my |the |corrected |edited |rewritten )answer|template|(?:the )?difference"
+    r"|(?:the )?description of the differences?|differences(?=\W*\sthe difference\b))"
 )
 _SWITCH = r"/(?:no_?)?think"  # Qwen's, which models repeat
 _FIRST_TOKENS = re.compile(
     rf"\s*(?:(?:{TOKEN})(?:\s*(?i:assistant|model|final)(?=\s*(?:{TOKEN}|\n))|:)?|{_SWITCH}(?=\s))"
 )
 _LAST_TOKENS = re.compile(rf"(?:(?:{TOKEN})|(?<=\s){_SWITCH})\s*\Z")
-_FRAME = re.compile(
-    r"\s*<(?P<tag>[A-Za-z][\w-]{0,30})>(?P<inside>.*)</(?P=tag)>\s*"
-    r"|\s*\\(?:boxed|text)\{(?P<boxed>[^{}]*)\}\s*",
-    re.DOTALL,
-)
-"""The whole answer in a tag or in TeX's box."""
 _ROLE = re.compile(
     rf"\s*(?:[#>]+[ \t]*)?[*_]*{_ROLE_NAME}[*_]*[ \t]*:[*_]*(?!//)\s*"
-    rf"|\s*(?:#+[ \t]*)?[*_]*(?:assistant|model|answer|response|description|caption)[*_]*"
+    r"|\s*(?:#+[ \t]*)?[*_]*(?:assistant|model|answer|response|description|caption|difference"
+    r"|image description|image caption|final answer|differences(?=\W*\sthe difference\b))[*_]*"
     r"[ \t]*\n\s*",
     re.IGNORECASE,
 )
@@ -78,13 +77,7 @@ _GREETING = (
     r"|based on|after|let['\u2019]s|i['\u2019]d|i would|i['\u2019]ll|i will|i am|i['\u2019]m"
     r"|happy|glad)"
 )
-_PREFACE = re.compile(
-    rf"\s*[*_#]*{_GREETING}\b[^\n]{{0,300}}:[*_]*[ \t]*\n\s*"
-    r"|\s*(?:(?:sure|certainly|of course|okay|ok)[,.!]+ )?here(?:['\u2019]s| is| are)"
-    r"(?: [\w'-]+){0,5} (?:captions?|descriptions?|answers?|responses?|sentences?|summary|output"
-    r"|comparison|differences?)(?: (?:of|for|between|in)(?: [\w'-]+){1,5})?:[*_]*[ \t]+",
-    re.IGNORECASE,
-)
+_PREFACE = re.compile(rf"\s*[*_#]*{_GREETING}\b[^\n]{{0,300}}:[*_]*[ \t]*\n\s*", re.IGNORECASE)
 REMARK = (
     r"[ \t*_>#(\[-]{0,8}(?:(?:notes?|n\.b\.|nb|disclaimer|explanation|reasoning|justification"
     r"|clarification|remarks?|comments?|rationale|confidence|caveat|word count|p\.s\.)[*_]*:"
@@ -93,6 +86,31 @@ REMARK = (
     r"|do you (?:want|need|have))\b)"
 )
 """Beginning of a remark about the answer, or of a farewell."""
+_NAMED = (
+    r"(?:captions?|descriptions?|answers?|sentences?|summary|differences?|statements?|response|text"
+    r"|output|json|template)"
+)
+_PREFACE_INLINE = re.compile(
+    r"\s*(?:sure|certainly|of course|absolutely|okay|ok|here(?:['\u2019]s| is| are))\b"
+    rf"(?:[^\n:.]{{0,20}}[,!.])?[^\n:.]{{0,80}}\b{_NAMED}\b[^\n:.]{{0,80}}:[*_]*[ \t]+(?=\S)"
+    r"|\s*(?:sure(?: thing)?|certainly|of course|absolutely)[!.,][ \t]+(?=[A-Z\"\u201c])",
+    re.IGNORECASE,
+)
+"""Preface on the answer's own line: it announces a text, or only agrees."""
+_BOXED = re.compile(
+    r"\s*(?:[^\n\\]{0,60}\bis:?\s*)?\$*\\boxed\{(?:\\text\{(?P<text>.*)\}|(?P<plain>.*))\}\$*\.?\s*",
+    re.DOTALL,
+)
+_TAGGED = re.compile(r"\s*<(?P<name>[a-z][a-z_]{0,30})>(?P<inside>.*)</(?P=name)>\s*", re.DOTALL)
+_ITEM = re.compile(r"\s*(?:[-\u2022]|\*(?=[ \t]))[ \t]*(?=[^\s-])")
+_EMOJI = re.compile(
+    "(?<=[.!?\"'\u201d\u2019)])[\\s\u2600-\u27bf\ufe0f\u200d\U0001f300-\U0001faff]+\\Z"
+)
+_NEXT_TURN = re.compile(
+    rf"(?<=\S)\s*(?:{TOKEN})\s*(?:<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|\[INST\]"
+    r"|<\|(?:user|start|start_of_role|system)\|>)"
+)
+"""End of a turn, with the start of another behind it."""
 _REMARK_LINE = re.compile(REMARK, re.IGNORECASE)
 _REMARK_BEHIND = re.compile(rf"(?<=[.!?\u2026\"'\u201d\u2019)*])[ \t]+{REMARK}", re.IGNORECASE)
 _TURN = re.compile(
@@ -101,9 +119,10 @@ _TURN = re.compile(
     re.IGNORECASE,
 )
 """Header of a further turn, which models that do not stop invent."""
-_RULE = re.compile(r"[ \t]*(?:-{3,}|\*{3,}|_{3,})?[ \t]*")
+_RULE = re.compile(r"[ \t]*(?:-{3,}|\*{3,}|_{3,}|#{2,})?[ \t]*")
 _UNSEEN = re.compile("[\ufeff\u200b\u200e\u200f\u061c\u2060\xad]")
-"""Invisible marks: byte order, no width, direction of neutral characters, joiner, soft hyphen."""
+"""Invisible marks: byte order, no width, direction of neutral characters, word joiner, soft
+hyphen."""
 _JSON = re.compile(r"\s*(?:\{|\[\s*[\[{\"\d\]-])")
 
 
@@ -140,7 +159,8 @@ def clean_text(text: str) -> CleanText:
 
 def strip_thoughts(text: str) -> str:
     """Return what follows the thoughts, whose opening mark may be missing."""
-    text = _BLOCK.sub("\n", text)
+    if _CLOSED.search(text):
+        text = _BLOCK.sub("\n", text)
     closed = list(_CLOSED.finditer(text))
     if closed:
         text = text[closed[-1].end() :]
@@ -151,10 +171,13 @@ def strip_thoughts(text: str) -> str:
 
 
 def _strip_tokens(text: str) -> str:
-    """Return the text without control tokens at its start and its end."""
+    """Return the text without control tokens at its start and its end, and without a next turn."""
     first = _FIRST_TOKENS.match(text)
     if first:
         text = text[first.end() :]
+    turn = _NEXT_TURN.search(text)
+    if turn:
+        text = text[: turn.start()]
     last = _LAST_TOKENS.search(text[-200:])
     if last:
         text = text[: len(text) - len(last[0])]
@@ -176,12 +199,29 @@ def _is_frame(before: str, after: str) -> bool:
     before = before.strip()
     is_preface = not before or before.endswith(":")
     lines = [line for line in after.splitlines() if line.strip()]
-    return is_preface and all(_REMARK_LINE.match(line) for line in lines)
+    is_remark = all(_REMARK_LINE.match(line) for line in lines)
+    is_sentence = len(lines) == 1 and ":" not in after
+    return is_preface and (is_remark or is_sentence)
 
 
 def _strip_preface(text: str) -> str:
-    preface = _PREFACE.match(text)
+    preface = _PREFACE.match(text) or _PREFACE_INLINE.match(text)
     return text[preface.end() :] if preface else text
+
+
+def _strip_frame(text: str) -> str:
+    """Return what stands in a box, in tags, in a quotation or as the only item of a list."""
+    boxed = _BOXED.fullmatch(text)
+    if boxed:
+        return boxed["text"] or boxed["plain"] or ""
+    tagged = _TAGGED.fullmatch(text)
+    if tagged and f"<{tagged['name']}>" not in tagged["inside"]:
+        return tagged["inside"]
+    lines = text.strip().split("\n")
+    if all(line.startswith(">") for line in lines):
+        return "\n".join(line.removeprefix(">").removeprefix(" ") for line in lines)
+    item = _ITEM.match(text)
+    return text[item.end() :] if item and len(lines) == 1 else text
 
 
 def _strip_role(text: str) -> str:
@@ -194,30 +234,18 @@ def _strip_role(text: str) -> str:
     return text
 
 
-def _strip_frame(text: str) -> str:
-    frame = _FRAME.fullmatch(text)
-    if frame is None:
-        return text
-    return frame["inside"] or frame["boxed"] or ""
-
-
 def _strip_emphasis(text: str) -> str:
     match = _EMPHASIS.fullmatch(text.strip())
-    unquoted = _strip_quoted_block(match[2] if match else text)
-    return _BOLD.sub(r"\1", unquoted)
-
-
-def _strip_quoted_block(text: str) -> str:
-    """Return a text without the ">" that begins each of its lines."""
-    lines = text.strip().splitlines()
-    if not lines or not all(line.startswith(">") for line in lines):
-        return text
-    return "\n".join(line.removeprefix(">").lstrip() for line in lines)
+    return _BOLD.sub(r"\1", match[2] if match else text)
 
 
 def _strip_quotes(text: str) -> str:
     """Return a quoted text without its quotation marks; two quotations keep theirs."""
     stripped = text.strip()
+    if re.search(
+        r"[.!?][\"'\u201d\u2019]\.\Z", stripped
+    ):  # a full stop of its own behind the quotation
+        stripped = stripped[:-1]
     if len(stripped) < 2:
         return text
     closing = _QUOTES.get(stripped[0], "")
@@ -247,6 +275,10 @@ def _strip_remarks(text: str) -> str:
     return "\n".join(lines)
 
 
+def _strip_emoji(text: str) -> str:
+    return _EMOJI.sub("", text)
+
+
 def _strip_unseen(text: str) -> str:
     return _UNSEEN.sub("", text)
 
@@ -255,13 +287,14 @@ STEPS: dict[str, Callable[[str], str]] = {
     "thoughts": strip_thoughts,
     "tokens": _strip_tokens,
     "invisible characters": _strip_unseen,
-    "frame": _strip_frame,
     "fence": _strip_fence,
+    "frame": _strip_frame,
     "preface": _strip_preface,
     "role": _strip_role,
     "remarks": _strip_remarks,
+    "emoji": _strip_emoji,
     "emphasis": _strip_emphasis,
     "quotation marks": _strip_quotes,
 }
 """Kinds of what is taken off, in order, and how."""
-AROUND_PROSE = ("preface", "role", "remarks", "emphasis", "quotation marks")
+AROUND_PROSE = ("frame", "preface", "role", "remarks", "emoji", "emphasis", "quotation marks")

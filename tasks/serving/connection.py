@@ -52,6 +52,26 @@ MODERATED = re.compile(
 KEY_WORDS = re.compile(
     r"\bkey\b|auth|permission|credential|token|forbidden|access|^\W*$", re.IGNORECASE
 )
+BAD_KEY = re.compile(
+    r"api[ _-]?key (?:is )?(?:not valid|invalid|expired|missing)"
+    r"|(?:invalid|incorrect) api[ _-]?key",
+    re.IGNORECASE,
+)
+"""Words of a server that rejects a key under another status than 401."""
+NO_CREDIT = re.compile(r"insufficient_quota|insufficient (?:credit|balance)", re.IGNORECASE)
+"""Words of a server that waiting does not help, under the status of one that is busy."""
+TOO_LONG = re.compile(
+    r"context (?:length|size|window)|maximum context|prompt is too long|too many (?:input )?tokens",
+    re.IGNORECASE,
+)
+"""Words of a server that rejects a long request under a status of its own failures."""
+SIZE_ADVICE = "raise the limit of the server or its proxy, or lower models.*.max_pixels"
+REFUSED_TYPES = ("invalid_request", "invalid_argument", "bad_request", "context_length")
+"""Beginnings of the kinds of errors by which a body of status 200 rejects a request."""
+DELAY = re.compile(
+    rb'"retryDelay":\s*"(\d{1,6}(?:\.\d+)?)s"|try again in (\d{1,6}(?:\.\d+)?) ?(ms|s)\b'
+)
+"""Delay in the body of a busy server: Gemini, OpenAI."""
 NUMBER = re.compile(r"\s*(\d{1,12}(?:\.\d{1,9})?)\s*", re.ASCII)
 NUMBER_WITH_UNIT = re.compile(r"\s*(\d{1,12}(?:\.\d{1,9})?)\s*(ms|s|)\s*", re.ASCII)
 
@@ -179,20 +199,23 @@ class Connection:
     ) -> Exception:
         """Return the error of a status other than 200."""
         message = message_of(content)
-        if status in REFUSING or (MODERATED.search(message) and 400 <= status < 500):
-            kind = ModeratedError if MODERATED.search(message) else RefusedQuestionError
-            return kind(REFUSED, message)
         detail = f"HTTP {status}"
         if message:
             detail = f"{detail}: {message}"
+        given = status
+        status = _true_status(status, message, content)
+        if status == 413 and not TOO_LONG.search(message):
+            message = f"{detail} ({SIZE_ADVICE})"
+        if status in REFUSING or (MODERATED.search(message) and 400 <= status < 500):
+            kind = ModeratedError if MODERATED.search(message) else RefusedQuestionError
+            return kind(REFUSED, message)
         if status in _REASONS or status >= 500:
             reason = _REASONS.get(status, "server error")
-            return FaultError(reason, detail, retry_after=read_retry_after(headers))
+            return FaultError(reason, detail, retry_after=read_retry_after(headers, content))
         if status in DECLINING:
             advice = self._advise(status, message)
-            return StatusError(status, detail, advice=advice, is_retried=DECLINING[status])
-        problem = f"{self.url}: HTTP {status}: {message}: {self._advise(status, message)}"
-        return MisfitError(status, problem)
+            return StatusError(given, detail, advice=advice, is_retried=DECLINING[status])
+        return MisfitError(status, f"{self.url}: {detail}: {self._advise(status, message)}")
 
     def _advise(self, status: int, message: str) -> str:
         """Return what to do about a status, where its words fit; empty: only the server knows."""
@@ -207,10 +230,21 @@ class Connection:
         )
 
 
-def read_retry_after(headers: Mapping[str, str]) -> float | None:
+def _true_status(status: int, message: str, content: bytes) -> int:
+    """Return the status that fits a server's words, where it gives another one."""
+    if BAD_KEY.search(message):
+        return 401
+    if status == 429 and NO_CREDIT.search(content.decode("utf-8", "replace")):
+        return 402
+    if status >= 500 and TOO_LONG.search(message):
+        return 400
+    return status
+
+
+def read_retry_after(headers: Mapping[str, str], content: bytes = b"") -> float | None:
     """Return the seconds that a server asks to wait, given in milliseconds, seconds or as a date.
 
-    ``None``: it says nothing that can be read.
+    Without such a header, its words count. ``None``: it says nothing that can be read.
     """
     milliseconds = NUMBER.fullmatch(headers.get("retry-after-ms", ""))
     if milliseconds:
@@ -222,19 +256,39 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
     try:
         date = parsedate_to_datetime(value)
     except (ValueError, OverflowError):
-        return None
+        return _read_delay(content)
     if date.tzinfo is None:
         date = date.replace(tzinfo=UTC)
     return max(0.0, (date - datetime.now(UTC)).total_seconds())
 
 
+def _read_delay(content: bytes) -> float | None:
+    """Return the seconds of a delay in a body's words; ``None``: it has none."""
+    delay = DELAY.search(content)
+    if not delay:
+        return None
+    return float(delay[1] or delay[2]) / (1000 if delay[3] == b"ms" else 1)
+
+
 def error_code(content: bytes) -> int:
-    """Return the status in the error of a body that came with status 200; 0: it has none."""
+    """Return the status of the error in a body that came with status 200; 0: it has none.
+
+    An error without a status is the server's (500), unless its kind says that it is the request's.
+    """
     try:
-        code = json.loads(content)["error"]["code"]
+        response = json.loads(content)
+        error = response["error"]
     except (ValueError, LookupError, TypeError, RecursionError):
         return 0
-    return code if type(code) is int and 400 <= code < 600 else 0
+    if not error or response.get("choices"):
+        return 0
+    if not isinstance(error, dict):
+        return 500
+    kinds = [str(error.get(name)).lower() for name in ("code", "type", "status")]
+    for kind in kinds:
+        if kind.isdecimal() and len(kind) == 3 and 400 <= int(kind) < 600:
+            return int(kind)
+    return 400 if any(kind.startswith(REFUSED_TYPES) for kind in kinds) else 500
 
 
 def check_address(url: str) -> None:

@@ -6,14 +6,17 @@ answers others. ``chat.RefusedQuestionError``: the server rejects the request fo
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pairwright.schemas.errors import ServerError
 
-MESSAGES = ("error", "errors", "message", "detail", "msg")
-"""Fields that hold an error's message or lead to it."""
-MOST_NESTED = 6  # levels of an error that are followed
 LONGEST = 300  # characters kept of a server's message
+DEEPEST = 6  # objects and lists around a message
+SHOWN_ERRORS = 5  # errors of a list
+TITLE = re.compile(r"<title>\s*([^<>]{1,200}?)\s*</title>", re.IGNORECASE)
+"""Title of an error page of a proxy."""
+TAG = re.compile(r"<[^<>]{0,300}>")
 Reason = Literal[
     "server busy", "no answer in time", "broken answer", "server error", "no connection"
 ]
@@ -71,29 +74,53 @@ def message_of(body: bytes) -> str:
     try:
         content: Any = json.loads(text)
     except (ValueError, RecursionError):
-        return printable(re.sub(r"<[^<>]{0,300}>", " ", text[: 64 * LONGEST]))
-    words = _find_message(content)
-    return printable(words if isinstance(words, str) else json.dumps(words))
+        return _read_page(text[: 64 * LONGEST])
+    return printable(_find_message(content))
 
 
-def _find_message(content: Any) -> Any:
-    """Return the innermost message of an error, with the field that it is about."""
-    for _ in range(MOST_NESTED):
-        if isinstance(content, list) and content:
-            content = content[0]
-        if not isinstance(content, dict):
-            return content
-        name = next((name for name in MESSAGES if content.get(name)), None)
-        if name is None:
-            return content
-        words = content[name]
-        if isinstance(words, str) and isinstance(content.get("loc"), list):
-            return f"{'.'.join(map(str, content['loc']))}: {words}"  # FastAPI's
-        raw = content.get("metadata")
-        if isinstance(words, str) and isinstance(raw, dict) and raw.get("raw"):
-            return f"{words}: {raw['raw']}"  # OpenRouter's: the provider's own words
-        content = words
-    return content
+def _read_page(text: str) -> str:
+    """Return the words of an error page, its title only if the page does not repeat it."""
+    title = TITLE.search(text)
+    if title and text.count(title[1]) > 1:
+        text = text.replace(title[0], " ")
+    return printable(TAG.sub(" ", text))
+
+
+def _find_message(content: Any, depth: int = 0) -> str:
+    """Return the message in the content of an error, which others may have wrapped."""
+    if isinstance(content, str):
+        return _unwrap(content, depth)
+    if isinstance(content, list):
+        messages = [_find_message(item, depth + 1) for item in content[:SHOWN_ERRORS]]
+        return "; ".join(messages) if depth < DEEPEST else json.dumps(content)
+    if not isinstance(content, dict) or depth > DEEPEST:
+        return json.dumps(content)
+    if "msg" in content:  # pydantic's
+        place = ".".join(str(part) for part in content.get("loc") or ())
+        return f"{place}: {content['msg']}" if place else str(content["msg"])
+    for name in ("error", "errors", "message", "detail"):
+        if content.get(name):
+            words = _find_message(content[name], depth + 1)
+            return f"{words}{_read_provider(content)}"
+    return json.dumps(content)
+
+
+def _read_provider(content: Mapping[str, Any]) -> str:
+    """Return the words of the provider behind a router (OpenRouter's ``metadata.raw``)."""
+    metadata = content.get("metadata")
+    if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
+        return f": {_unwrap(metadata['raw'], 0)}"
+    return ""
+
+
+def _unwrap(text: str, depth: int) -> str:
+    """Return the message in a text that is JSON itself, as gateways pass errors on."""
+    if not text.lstrip().startswith("{") or depth > DEEPEST:
+        return text
+    try:
+        return _find_message(json.loads(text), depth + 1)
+    except (ValueError, RecursionError):
+        return text
 
 
 def printable(text: str) -> str:

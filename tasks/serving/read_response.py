@@ -49,20 +49,29 @@ REASONS = (
     REPEATS,
 )
 """Reasons to refuse an answer, whatever its form."""
-REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "thoughts")
+REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "thoughts", "reasoning_details")
 """Fields of a message for thoughts: vLLM, DeepSeek, SGLang; newer vLLM, OpenRouter; Ollama."""
 THINKING_PARTS = ("thinking", "reasoning", "redacted_thinking", "thought", "reasoning_text")
-CUT = frozenset(("length", "max_tokens", "max_length", "model_length", "max_output_tokens"))
+CUT = frozenset(
+    (
+        "length",
+        "max_tokens",
+        "max_length",
+        "model_length",
+        "max_output_tokens",
+        "model_context_window_exceeded",
+    )
+)
 """Reasons to finish of an answer that was cut off."""
 FILTERED = re.compile(
     r"filter|safety|recit|prohibit|block|refus|sensitive|moderat|spii|copyright|violat|guard|policy"
 )
 NORMAL = re.compile(r"stop|end|eos|eot|finish|complete|tool|function")
 """Words of reasons to finish that say nothing about why an answer is empty."""
+_FIRST_ITEM = re.compile(r"(?:\u2192|1[.)])[ \t]+")
+_SECOND_ITEM = re.compile(r"\s2[.)]\s")
 _MARKS = re.compile(r"(?<=\w)[\u0120\u010a](?=\w)|\u2581")
 """Spaces and line ends in vocabularies, which a server forgot to turn back."""
-_ONE_ITEM = re.compile(r"(?:[-*\u2022\u2192]|1[.)])[ \t]+")
-_SECOND_ITEM = re.compile(r"\s(?:[-*\u2022\u2192]|2[.)])\s")
 FAILED = re.compile(r"error|abort|cancel|fail|interrupt|insufficient|overload|timeout|malformed")
 
 
@@ -74,7 +83,7 @@ class _Message:
     thoughts: str  # beside the text
     field: str  # name of the field that holds them
     calls_tool: bool
-    refusal: str
+    refusal: str  # the model's own words, in a field or a part for them
 
 
 def read_response(body: bytes) -> Answer:
@@ -84,17 +93,24 @@ def read_response(body: bytes) -> Answer:
     a filter of the server refused.
     """
     try:
-        response: Any = json.loads(body)
+        response: Any = _parse_body(body)
+        blocked = _find_block(response)
+        if blocked:
+            raise RefusedQuestionError("the server ended the answer", blocked)
         choice = _find_choice(response)
         finish = choice.get("finish_reason")
         if isinstance(finish, dict):
             finish = finish.get("type")
-        message = _read_message(_find_message(choice), is_ended=isinstance(finish, str))
+        native = choice.get("native_finish_reason")
+        message = _read_message(_message_of(choice), is_ended=isinstance(finish, str))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise FaultError("broken answer", f"no answer in it: {message_of(body)}") from None
     if message.refusal:
         raise RefusedQuestionError("the model refused", printable(message.refusal))
-    reason = _read_finish(finish, body, is_empty=not message.text.strip())
+    is_empty = not message.text.strip()
+    if is_empty and isinstance(native, str):
+        _read_finish(native, body, is_empty=False)  # a gateway's provider says more
+    reason = _read_finish(finish, body, is_empty=is_empty)
     cleaned = clean_text(whole(message.text))
     thoughts = bool(message.thoughts) or cleaned.thought
     return Answer(
@@ -117,8 +133,8 @@ def read_text(answer: Answer, language: str = "") -> str | RefusedText:
 
 def _unwrap(text: str) -> str:
     """Return the only value of a JSON object or the only item of a list, or else the text."""
-    if _ONE_ITEM.match(text) and "\n" not in text and not _SECOND_ITEM.search(text):
-        return _ONE_ITEM.sub("", text)
+    if _FIRST_ITEM.match(text) and "\n" not in text and not _SECOND_ITEM.search(text):
+        return _FIRST_ITEM.sub("", text)
     if not text.startswith("{"):
         return text
     try:
@@ -154,23 +170,51 @@ def refuse_text(text: str, language: str = "") -> RefusedText | None:
     return None
 
 
+def _parse_body(body: bytes) -> Any:
+    """Return the JSON of a body; the events of a stream are joined to one response."""
+    if not body.lstrip().startswith(b"data:"):
+        return json.loads(body)
+    texts: list[str] = []
+    response: dict[str, Any] = {}
+    for line in body.decode("utf-8").splitlines():
+        data = line.removeprefix("data:").strip()
+        if not line.startswith("data:") or data == "[DONE]":
+            continue
+        event = json.loads(data)
+        choices = event.get("choices") or response.get("choices")
+        response = {**response, **event, "choices": choices}
+        for choice in event.get("choices") or ():
+            texts.append(_message_of(choice).get("content") or "")
+    choice = response["choices"][0]
+    if not any(texts) and not choice.get("finish_reason"):
+        raise ValueError("no event has an answer")
+    message = {**_message_of(choice), "content": "".join(texts)}
+    return {**response, "choices": [{**choice, "message": message}]}
+
+
 def _find_choice(response: Any) -> Mapping[str, Any]:
     """Return the first answer; ``FaultError`` for an error with the status of a success."""
     choices = response.get("choices")
-    error = response.get("error")
-    if not choices and error:
-        raise FaultError("server error", message_of(json.dumps(error).encode()))
-    error = choices[0].get("error")
+    error = choices[0].get("error") if choices else response.get("error")
     if error:
         raise FaultError("server error", message_of(json.dumps(error).encode()))
     return choices[0]
 
 
-def _find_message(choice: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an answer's message, which some servers call otherwise."""
-    if isinstance(choice.get("text"), str):  # of a completion without a chat
+def _message_of(choice: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a choice's message; ``delta`` is a stream's, ``text`` that of the older interface."""
+    if isinstance(choice.get("text"), str):
         return {"content": choice["text"]}
     return choice.get("message") or choice.get("delta") or {}
+
+
+def _find_block(response: Mapping[str, Any]) -> str:
+    """Return why a prompt was blocked, where a response has no choice for it; empty: it was not."""
+    for name in ("promptFeedback", "prompt_feedback"):
+        feedback = response.get(name)
+        if not response.get("choices") and isinstance(feedback, dict):
+            return printable(json.dumps(feedback))
+    return ""
 
 
 def _read_message(message: Mapping[str, Any], *, is_ended: bool) -> _Message:
@@ -178,8 +222,7 @@ def _read_message(message: Mapping[str, Any], *, is_ended: bool) -> _Message:
 
     Without any content, the server must have said why the answer ended.
     """
-    content = message.get("content")
-    text, thoughts, refusal = _read_content(content)
+    text, thoughts, refusal = _read_content(message.get("content"))
     field = "content" if thoughts else ""
     for name in REASONING_FIELDS:
         value = message.get(name)
@@ -202,18 +245,20 @@ def _read_content(content: Any) -> tuple[str, str, str]:
     if isinstance(content, str):
         return content, "", ""
     if isinstance(content, dict):
-        content = [content]
+        content = content.get("parts") or [content]
     if not isinstance(content, list):
         raise TypeError("content is neither a text nor a list")
     text, thoughts = _read_parts(content)
-    refusals = filter(None, map(_read_refusal, content))
-    return text, thoughts, next(refusals, "")
+    return text, thoughts, _join_refusals(content)
 
 
-def _read_refusal(part: Any) -> str:
-    """Return the words of a part that is a refusal."""
-    is_refusal = isinstance(part, dict) and part.get("type") == "refusal"
-    return str(part.get("refusal") or "refused") if is_refusal else ""
+def _join_refusals(parts: Sequence[Any]) -> str:
+    """Return the texts of the parts in which a model refuses."""
+    refusals: list[str] = []
+    for part in parts:
+        if isinstance(part, dict) and isinstance(part.get("refusal"), str):
+            refusals.append(part["refusal"])
+    return " ".join(refusals)
 
 
 def _read_parts(parts: Sequence[Any]) -> tuple[str, str]:
@@ -228,12 +273,15 @@ def _read_parts(parts: Sequence[Any]) -> tuple[str, str]:
             inner = inner or part.get("text") or ""
             thoughts.append(inner if isinstance(inner, str) else _read_parts(inner)[0])
         else:
-            words = part.get("text")
-            if isinstance(words, dict):
-                words = words.get("value")
-            if isinstance(words, str):
-                texts.append(words)
+            texts.append(_read_part(part.get("text")))
     return "".join(texts), "".join(thoughts)
+
+
+def _read_part(text: Any) -> str:
+    """Return the text of a part, which may be an object with a value; empty: it has none."""
+    if isinstance(text, dict):
+        text = text.get("value")
+    return text if isinstance(text, str) else ""
 
 
 def _read_finish(
@@ -247,6 +295,8 @@ def _read_finish(
     Raises ``FaultError`` for an answer that an error ended, ``RefusedQuestionError`` for one that a
     filter ended, or that is empty for an unknown reason.
     """
+    if isinstance(finish, dict):
+        finish = finish.get("type")
     if finish is None or finish == "":
         return ""
     if not isinstance(finish, str):

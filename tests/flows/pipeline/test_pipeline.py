@@ -237,3 +237,10 @@ def test_served_models_have_their_stages() -> None:
     assert writes["described"] is writes["differences"]
     assert set(used(inputs["differences"])) == {"described", "controlled", "judged"}
     assert {"counterfactual", "sampled"} <= set(used(inputs["preferences"]))
+
+
+def test_checks_that_are_off_in_another_language_are_said() -> None:
+    settings = ["captions.writer=served", "captions.language=German"]
+    caveat = Pipeline(load_profile("scenes", settings)).caveat
+    assert "captions.language=German: checks that need English words are off" in caveat
+    assert Pipeline(load_profile("scenes", settings[1:])).caveat == "", "nobody is asked"

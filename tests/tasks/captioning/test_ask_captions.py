@@ -69,6 +69,32 @@ def test_a_refused_description_is_asked_for_again_with_another_seed() -> None:
     assert len({request.text for request in requests}) == 1
 
 
+GERMAN = (
+    "Auf dem Tisch liegt eine rote Kugel, daneben steht ein blauer Becher. "
+    "Es tut mir leid, mehr zeigt das Bild nicht, und die Wand dahinter bleibt weiss."
+)
+CHINESE = "照片上有一张木桌，桌子上放着一个红色的球，旁边有一个蓝色的杯子。背景是一面白色的墙。"
+
+
+@pytest.mark.parametrize(
+    ("language", "text"), [("German", GERMAN), ("Chinese", CHINESE)], ids=["German", "Chinese"]
+)
+def test_a_caption_may_be_asked_for_in_another_language(language, text) -> None:
+    [row], [request] = describe(lambda _: text, [RED], language=language)
+    assert request.text.endswith(f"no title, no list.\n\nWrite in {language}.")
+    assert row.text == text
+    [row], _ = describe(lambda _: text, [RED])
+    assert row.reason == "another language"
+
+
+def test_other_checks_hold_in_each_language() -> None:
+    for text, reason in (("<|im_end|> ".join(("Ja. ", GERMAN)), "control tokens"), ("", "empty")):
+        [row], _ = describe(lambda _, text=text: text, [RED], language="German")
+        assert row.reason == reason
+    [row], _ = describe(lambda _: CHINESE[:14] + "。", [RED], language="Chinese")
+    assert row.reason == "too short (words=12)"
+
+
 def test_a_caption_that_the_source_gave_is_kept_without_asking() -> None:
     image = replace(RED, captions=("A wall.", "It is a wall of Mr. Red.\nA sign says it."))
     [row], requests = describe(painter, [image])

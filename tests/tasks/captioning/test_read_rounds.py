@@ -135,3 +135,11 @@ def test_whatever_is_written_is_read_or_refused(text) -> None:
     rounds = read_rounds(text)
     for each in () if isinstance(rounds, RefusedText) else rounds:
         assert isinstance(check_round(each), QuestionAnswer | RefusedText)
+
+
+def test_checks_of_english_words_are_off_for_another_language() -> None:
+    parsed = QuestionAnswer("Was zeigt das erste Bild", "Einen roten Ball auf einem Tisch", "first")
+    assert check_round(parsed, "German") == parsed
+    assert isinstance(check_round(parsed), RefusedText)
+    empty = QuestionAnswer("Was ist anders?", "<|im_end|>")
+    assert isinstance(check_round(empty, "German"), RefusedText)

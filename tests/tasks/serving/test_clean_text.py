@@ -28,12 +28,28 @@ AROUND = {
         "<think></think>\n\n{}",
         "Reasoning: the mug is red.\n\n**Answer:** {}",
         "Okay, let me see. A mug.\n\nFinal answer: {}",
+        "<|start|>assistant<|channel|>analysis<|message|>A<|end|><|start|>assistant<|channel|>"
+        "commentary<|message|>B<|end|><|start|>assistant<|channel|>final <|constrain|>json"
+        "<|message|>{}<|return|>",
+        "<|inner_prefix|>Let me see.<|inner_suffix|>{}",
+        "<|START_THINKING|>See.<|END_THINKING|><|START_RESPONSE|>{}<|END_RESPONSE|>",
+        "<seed:think>See.<seed:cot_budget_reflect>10</seed:cot_budget_reflect></seed:think>{}",
+        "See.\n</think>\n\n<response>\n{}\n</response>\n",
     ],
     "fence": [
         "```\n{}\n```",
         "```text\n{}\n```\n",
         "~~~\n{}\n~~~",
         "Here is the description:\n\n```\n{}\n```\nNote: I guessed.",
+        "```markdown\n{}\n```\n\nThis description follows the template exactly.",
+    ],
+    "frame": [
+        r"\boxed{{}}",
+        r"The final answer is: $\boxed{{}}$.",
+        r"$$\boxed{\text{{}}}$$",
+        "<description>{}</description>",
+        "<caption>\n{}\n</caption>",
+        "<p>{}</p>",
     ],
     "role": [
         "ASSISTANT: {}",
@@ -44,8 +60,11 @@ AROUND = {
         "Final Answer: {}",
         "Caption: {}",
         "user\nDescribe the image.\nassistant\n{}",
+        "Template: '{}'",
+        "**Image Description**\n\n{}",
+        "Description of the difference: {}",
+        "## Description\n\n{}",
     ],
-    "frame": ["<caption>{}</caption>", "<p>\n{}\n</p>", "\\boxed{{}}"],
     "emphasis": ["**{}**", "*{}*", "`{}`", "_{}_"],
     "quotation marks": ['"{}"', "\u201c{}\u201d", "'{}'"],
     "tokens": [
@@ -59,11 +78,20 @@ AROUND = {
         "[ASSISTANT]: {}",
         "{} /no_think",
         "/think\n{}",
+        "{}<eos>",
+        "{}<|im_end|>\n<|endoftext|>",
+        "{}<pad><pad>",
+        "{}[|endofturn|]",
+        "{}<|im_end|>\n<|im_start|>user\nAnd the next?",
+        "{}</s>[INST] And the next? [/INST]",
     ],
     "preface": [
         "Sure! Here is the description:\n\n{}",
         "Here is the caption: {}",
         "Certainly! Here's a detailed description of the image: {}",
+        "Here's a detailed description of the image:\n\n{}",
+        "Sure, here is the description you asked for: {}",
+        "Certainly! {}",
     ],
     "remarks": [
         "{}\n\nNote: I based this on the visible content.",
@@ -72,8 +100,11 @@ AROUND = {
         "{}\n\nUser: And the next?\nAssistant: It shows a dog.",
         "{}\n\n---\nI hope this helps! Let me know if you need more.",
         "{}\nPlease note that this is based on the captions.",
+        "{}\n\nConfidence: 0.9",
+        "{}\n###",
     ],
-    "invisible characters": ["\ufeff{}", "{}\u200e", "{}\u200b"],
+    "emoji": ["{} \U0001f60a", "{}\u2728\ufe0f"],
+    "invisible characters": ["\ufeff{}", "{}\u200e", "\u200b{}"],
 }
 
 
@@ -82,7 +113,7 @@ AROUND = {
     ("kind", "form"), [(kind, form) for kind, forms in AROUND.items() for form in forms]
 )
 def test_what_stands_around_is_taken_off_and_named(kind, form, text) -> None:
-    cleaned = clean_text(form.replace("{}", text))
+    cleaned = clean_text(form.replace("{{}}", f"{{{text}}}").replace("{}", text))
     assert cleaned.text == text
     assert kind in cleaned.removed
 
@@ -96,6 +127,13 @@ def test_what_stands_around_is_taken_off_and_named(kind, form, text) -> None:
         'It\'s a dog. A sign reads "Thank you".',
         '{"question": "What is left? Note: look.", "answer": "A: **red**."}',
         '["a b.", "c d."]',
+        "Differences:\n1. Object types: A ship.\n\nCommonalities: Both show boats.",
+        "Certainly the red cup is gone.",
+        "Here is a bench: an old man sits on it.",
+        "A sign in brackets reads <EXIT>.",
+        "The first image shows *Starry Night*; the second one a bench.",
+        "- A red cup.\n- A blue plate.",
+        "The sign says \u201cOPEN\u201d.",
         "4",
         "Rating: 4/5",
         "\U0001f600 A smiling face is in Image 1.",
@@ -104,6 +142,20 @@ def test_what_stands_around_is_taken_off_and_named(kind, form, text) -> None:
 def test_an_answer_alone_stays_as_it_is(text) -> None:
     assert clean_text(text) == clean_text(clean_text(text).text)
     assert (clean_text(text).text, clean_text(text).removed) == (text, ())
+
+
+DIFFERENCE = "The difference between the two images is that the first one shows a cup."
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        *("Difference: {}", "**Differences:**\n{}", "### Differences\n{}", "The difference:\n\n{}"),
+        *('"{}".', "> {}", "- {}", "\u2022 {}"),
+    ],
+)
+def test_a_difference_alone_is_left(form) -> None:
+    assert clean_text(form.replace("{}", DIFFERENCE)).text == DIFFERENCE
 
 
 @pytest.mark.parametrize("text", ["<think>Let me", "Let me.</think>", "<think></think>\n"])
@@ -127,6 +179,11 @@ def test_json_is_found_in_thoughts_and_fence() -> None:
     assert clean_text(text).text == '[{"a": "b. Note: c."}]'
 
 
-@pytest.mark.parametrize("unit", ["<think>", "</think>", "```\n", "**", '"', "Note: ", "\nUser:"])
+FRAMES = (r"\boxed{", "<p>", "> ", "- ", "Here is the caption ", "<|im_end|>", "<pad> ", ". ")
+
+
+@pytest.mark.parametrize(
+    "unit", ["<think>", "</think>", "```\n", "**", '"', "Note: ", "\nUser:", *FRAMES]
+)
 def test_long_nonsense_is_read_in_no_time(unit) -> None:
     clean_text(unit * (20_000 // len(unit)) + "end.")

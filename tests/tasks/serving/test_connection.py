@@ -194,6 +194,7 @@ def test_halves_of_surrogates_do_not_reach_a_file() -> None:
     assert read_response(encoded(answer_with({"content": "\ud83d\ude00"}))).text == "\U0001f600"
 
 
+LARGE = "413 Request Entity Too Large"
 LIST = '[{"loc": ["body"], "msg": "field required"}]'
 
 
@@ -204,6 +205,14 @@ LIST = '[{"loc": ["body"], "msg": "field required"}]'
         ('{"object": "error", "message": "too long"}', "too long"),
         ('{"detail": "Not Found"}', "Not Found"),
         (f'{{"detail": {LIST}}}', "body: field required"),
+        (f'{{"message": {{"detail": {LIST}}}}}', "body: field required"),
+        ('"too long"', "too long"),
+        ('[{"error": {"message": "too long", "code": 400}}]', "too long"),
+        ('{"errors": [{"message": "too long"}, {"message": "too wide"}]}', "too long; too wide"),
+        ('{"error": {"message": "{\\"error\\": {\\"message\\": \\"too long\\"}}"}}', "too long"),
+        ('{"error": {"message": "{too long}"}}', "{too long}"),
+        ('{"error": {"type": "overloaded"}}', '{"type": "overloaded"}'),
+        (f"<head><title>{LARGE}</title></head><h1>{LARGE}</h1>nginx", f"{LARGE} nginx"),
         ('{"error": "too\\nlong\\u0000\\u202e"}', "too long"),
         ("<html><title>502</title>\n<b>Bad</b> gateway</html>", "502 Bad gateway"),
         (b"\xff\xfe", "\ufffd\ufffd"),
@@ -359,6 +368,87 @@ def test_moderation_drops_rows_however_many_there_are(code) -> None:
     assert {result.detail for result in results} == {words}
 
 
+WITHIN = {
+    "a number": ({"message": "Rate limit", "code": 429}, "server busy", "HTTP 429: Rate limit"),
+    "digits": ({"message": "Rate limit", "code": "429"}, "server busy", "HTTP 429: Rate limit"),
+    "words": ("model is loading", "server error", "HTTP 500: model is loading"),
+    "a kind": ({"message": "full", "type": "overloaded_error"}, "server error", "HTTP 500: full"),
+}
+
+
+@pytest.mark.parametrize(("error", "reason", "detail"), WITHIN.values(), ids=WITHIN)
+def test_an_error_within_a_good_status_has_its_own_reason(error, reason, detail) -> None:
+    body = Raw(json.dumps({"error": error}).encode())
+    with chat_server(lambda asked: body if asked.text == "1" else "good") as server:
+        config = config_of(server, max_attempts=1, patience_seconds=60)
+        results = list(ask_all(items(3), config))
+    [failed] = [result for result in results if isinstance(result, Failed)]
+    assert failed.reason == reason
+    assert failed.detail.startswith(detail)
+
+
+LONG = "the request exceeds the available context size"
+REFUSALS = {
+    "too long, by llama.cpp": (Status(500, LONG), LONG),
+    "too long, within a good status": (
+        Raw(json.dumps({"error": {"message": LONG, "code": "context_length_exceeded"}}).encode()),
+        LONG,
+    ),
+    "too large for a proxy": (
+        Status(413, body=f"<title>{LARGE}</title><h1>{LARGE}</h1>".encode()),
+        f"HTTP 413: {LARGE} (raise the limit of the server or its proxy, or lower "
+        "models.*.max_pixels)",
+    ),
+    "by the model, in a part": (
+        Raw(encoded(answer_with({"content": [{"type": "refusal", "refusal": "I cannot."}]}))),
+        "I cannot.",
+    ),
+    "by a provider's filter": (
+        Raw(encoded(answer_with({"content": ""}, {"native_finish_reason": "SAFETY"}))),
+        "finish reason SAFETY",
+    ),
+    "before a choice": (
+        Raw(b'{"choices": [], "promptFeedback": {"blockReason": "SAFETY"}}'),
+        '{"blockReason": "SAFETY"}',
+    ),
+}
+
+
+@pytest.mark.parametrize(("fault", "detail"), REFUSALS.values(), ids=REFUSALS)
+def test_a_request_that_is_refused_for_good_drops_its_row_in_the_servers_words(
+    fault, detail
+) -> None:
+    with chat_server(lambda asked: fault if asked.text == "1" else "good") as server:
+        results = list(ask_all(items(3), config_of(server)))
+    [dropped] = [result for result in results if not isinstance(result, ItemRow)]
+    assert isinstance(dropped, Dropped)
+    assert dropped.detail == detail
+
+
+@pytest.mark.parametrize("code", [400, 403])
+def test_a_key_that_is_not_valid_is_named_under_any_status(code) -> None:
+    words = "API key not valid. Please pass a valid API key."
+    with (
+        chat_server(lambda _: Status(code, words)) as server,
+        pytest.raises(ServerError, match=rf"HTTP {code}: API key .*PAIRWRIGHT_TEST_KEY"),
+    ):
+        list(ask_all(items(20), config_of(server)))
+
+
+def test_waiting_does_not_help_without_credit() -> None:
+    body = b'{"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}}'
+    with chat_server(
+        lambda asked: Status(429, body=body) if asked.text == "1" else "good"
+    ) as server:
+        results = list(ask_all(items(3), config_of(server)))
+        assert len(server.asked) == 3
+    [failed] = [result for result in results if isinstance(result, Failed)]
+    assert (failed.reason, failed.detail.partition(" (")[0]) == (
+        "HTTP 429",
+        "You exceeded your quota",
+    )
+
+
 def test_an_error_within_a_good_status_is_the_servers() -> None:
     body = b'{"error": {"message": "Provider returned error", "code": 502}}'
     replies = [Raw(body), Raw(body), "good"]
@@ -381,6 +471,20 @@ WAITS = {
 def test_the_wait_that_a_server_asks_for(headers, seconds) -> None:
     wait = read_retry_after({name.lower(): value for name, value in headers.items()})
     assert wait == seconds
+
+
+@pytest.mark.parametrize(
+    ("body", "seconds"),
+    [
+        (b'{"error": {"details": [{"retryDelay": "34.5s"}]}}', 34.5),
+        (b'{"error": {"message": "Rate limit. Please try again in 250ms."}}', 0.25),
+        (b'{"error": {"message": "Rate limit. Please try again in 6s."}}', 6),
+        (b'{"error": {"message": "Try again later."}}', None),
+    ],
+)
+def test_the_wait_in_a_servers_words(body, seconds) -> None:
+    assert read_retry_after({}, body) == seconds
+    assert read_retry_after({"retry-after": "2"}, body) == 2
 
 
 @pytest.mark.parametrize(("hours", "seconds"), [(1, 3600), (-24, 0)])

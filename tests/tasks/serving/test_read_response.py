@@ -22,20 +22,35 @@ def respond(content=TEXT, finish="stop", usage=None, **message):
 
 @pytest.mark.parametrize(
     "finish",
-    ["stop", "end_turn", "STOP", "eos", "eos_token", "stop_sequence", "COMPLETE", None, ""],
+    [
+        *("stop", "end_turn", "STOP", "eos", "eos_token", "stop_sequence", "COMPLETE", None, ""),
+        *("FINISH_REASON_STOP", "unknown", {"type": "stop", "matched": 2}),
+    ],
 )
 def test_a_whole_answer_is_taken_however_it_ended(finish) -> None:
     assert read_text(respond(finish=finish)) == TEXT
 
 
-@pytest.mark.parametrize("finish", ["length", "max_tokens", "MAX_TOKENS", "model_length"])
+@pytest.mark.parametrize(
+    "finish",
+    [
+        *("length", "max_tokens", "MAX_TOKENS", "model_length", "model_context_window_exceeded"),
+        {"type": "length", "length": 20},
+    ],
+)
 def test_only_an_answer_at_its_limit_is_cut_off(finish) -> None:
     answer = respond(finish=finish)
     assert (answer.text, answer.finish_reason) == (TEXT, "length")
     assert read_text(answer).reason == "cut off"
 
 
-@pytest.mark.parametrize("finish", ["content_filter", "SAFETY", "refusal", "PROHIBITED_CONTENT"])
+@pytest.mark.parametrize(
+    "finish",
+    [
+        *("content_filter", "SAFETY", "refusal", "PROHIBITED_CONTENT", "RECITATION", "BLOCKLIST"),
+        *("content_filter: SPII", "sensitive"),
+    ],
+)
 def test_a_filter_ends_an_answer(finish) -> None:
     with pytest.raises(RefusedQuestionError, match=finish) as caught:
         respond(finish=finish)
@@ -53,14 +68,71 @@ THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "Let me se
 
 @pytest.mark.parametrize(
     ("parts", "thoughts"),
-    [([PART], 0), ([THINKING, PART], 11), ([{"type": "reasoning", "text": "Hm."}, PART], 3)],
-    ids=["text", "thinking and text", "reasoning and text"],
+    [
+        ([PART], 0),
+        ([THINKING, PART], 11),
+        ([{"type": "reasoning", "text": "Hm."}, PART], 3),
+        ([{"type": "output_text", "text": TEXT, "annotations": []}], 0),
+        ([{"type": "text", "text": {"value": TEXT, "annotations": []}}], 0),
+        ([{"text": TEXT[:9]}, TEXT[9:]], 0),
+        (PART, 0),
+        ({"parts": [PART]}, 0),
+    ],
+    ids=[
+        *("text", "thinking and text", "reasoning and text", "output_text", "values"),
+        *("without types", "one part", "an object of parts"),
+    ],
 )
 def test_parts_of_text_are_joined(parts, thoughts) -> None:
     tokens = 100
     answer = respond(parts, usage={"completion_tokens": tokens})
     assert read_text(answer) == TEXT
     assert answer.served.thought_tokens == round(tokens * thoughts / (len(TEXT) + thoughts))
+
+
+def event(choice, **fields):
+    return f"data: {json.dumps({'choices': [choice], **fields})}\n\n"
+
+
+BODIES = {
+    "a stream": event({"delta": {"role": "assistant", "content": ""}, "finish_reason": None})
+    + event({"delta": {"content": TEXT[:9]}, "finish_reason": None})
+    + ": a comment\n\n"
+    + event({"delta": {"content": TEXT[9:]}, "finish_reason": None})
+    + event({"delta": {}, "finish_reason": "stop"}, usage=None)
+    + 'data: {"choices": [], "usage": {"completion_tokens": 12}}\n\ndata: [DONE]\n\n',
+    "an event": event({"message": {"content": TEXT}, "finish_reason": "stop"}),
+    "a chunk": json.dumps({"choices": [{"delta": {"content": TEXT}, "finish_reason": "stop"}]}),
+    "a text": json.dumps({"choices": [{"text": TEXT, "finish_reason": "stop"}]}),
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_answers_of_servers_that_stream_unasked(body) -> None:
+    answer = read_response(body.encode())
+    assert (read_text(answer), answer.finish_reason) == (TEXT, "stop")
+    assert answer.served.completion_tokens == (12 if "[DONE]" in body else 0)
+
+
+@pytest.mark.parametrize("body", ["data: \n\n", "data: [DONE]\n\n", 'data: {"choices": [{}]}\n\n'])
+def test_a_stream_without_an_answer_is_broken(body) -> None:
+    with pytest.raises(FaultError, match="broken answer"):
+        read_response(body.encode())
+
+
+@pytest.mark.parametrize(
+    ("finish", "reason"), [("stop", "empty"), ("length", "thoughts without an answer")]
+)
+def test_a_message_without_a_content_has_its_true_reason(finish, reason) -> None:
+    choice = {"message": {"role": "assistant"}, "finish_reason": finish}
+    answer = read_response(json.dumps({"choices": [choice]}).encode())
+    assert read_text(answer).reason == reason
+
+
+def test_an_error_of_a_choice_is_told_in_its_words() -> None:
+    choice = {"message": {"content": ""}, "error": {"code": 502, "message": "Upstream died"}}
+    with pytest.raises(FaultError, match="server error: Upstream died"):
+        read_response(json.dumps({"choices": [choice]}).encode())
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
@@ -71,7 +143,7 @@ def test_thoughts_beside_the_text_are_counted(field) -> None:
     assert (answer.served.completion_tokens, answer.served.thought_tokens) == (60, 40)
 
 
-@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "reasoning_details"])
 @pytest.mark.parametrize("finish", ["stop", "length"])
 def test_thoughts_without_a_text_name_the_field_and_cures(field, finish) -> None:
     refused = read_text(respond(None, finish, **{field: TEXT}))
