@@ -107,10 +107,11 @@ _EMOJI = re.compile(
     "(?<=[.!?\"'\u201d\u2019)])[\\s\u2600-\u27bf\ufe0f\u200d\U0001f300-\U0001faff]+\\Z"
 )
 _NEXT_TURN = re.compile(
-    rf"(?<=\S)\s*(?:{TOKEN})\s*(?:<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|\[INST\]"
-    r"|<\|(?:user|start|start_of_role|system)\|>)"
+    rf"(?<=\S)\s*(?:{TOKEN})\s*(?:(?:<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>"
+    r"|<\|start\|>|<\|start_of_role\|>)(?!\s*(?:assistant|model))|\[INST\]"
+    r"|<\|(?:user|system)\|>)"
 )
-"""End of a turn, with the start of another behind it."""
+"""End of a turn, with the start of the user's behind it."""
 _REMARK_LINE = re.compile(REMARK, re.IGNORECASE)
 _REMARK_BEHIND = re.compile(rf"(?<=[.!?\u2026\"'\u201d\u2019)*])[ \t]+{REMARK}", re.IGNORECASE)
 _TURN = re.compile(
