@@ -9,6 +9,7 @@ OUT/
 """
 
 import contextlib
+import re
 import shutil
 import tempfile
 import uuid
@@ -43,6 +44,8 @@ from pairwright.tasks.store.stage import Planned, table_folder
 from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, removed_by
 
 RECORD = "build.json"
+FINGERPRINT = re.compile("[0-9a-f]{16}")
+"""Name of a table's folder, for one configuration."""
 MEND_RECORD = (
     "Run the `pairwright build` of this dataset again: it writes this file anew, and no row is lost"
 )
@@ -53,18 +56,26 @@ GATE = ".gate"
 
 
 def check_new(folder: Folder) -> None:
-    """Raise ``ConfigError`` for a folder with files that is no dataset, nor one just begun."""
-    if folder.exists(RECORD):
+    """Raise ``ConfigError`` for a folder with files that is no dataset.
+
+    A dataset whose record is missing has tables: it is built again from these.
+    """
+    if folder.exists(RECORD) or _holds_tables(folder):
         return
-    begun = {"work"}
-    if folder.folders("tables") == ["items"]:
-        begun.add("tables")
-    foreign = sorted({*folder.folders(""), *folder.names("")} - begun)
+    foreign = sorted({*folder.folders(""), *folder.names("")} - {"work"})
     if foreign:
         raise ConfigError(
             f"{folder.url}: is neither empty nor a dataset (it holds {', '.join(foreign[:3])}); "
             "give a new folder with --out"
         )
+
+
+def _holds_tables(folder: Folder) -> bool:
+    """Return whether a folder has tables, and all of them are named as ours."""
+    if folder.folders("tables") == ["items"]:
+        return True
+    fingerprints = [path.rpartition("/")[2] for path in table_folders(folder)]
+    return bool(fingerprints) and all(map(FINGERPRINT.fullmatch, fingerprints))
 
 
 def write_record(folder: Folder, record: BuildRecord) -> None:
