@@ -62,7 +62,12 @@ VERBS = (
     ),
     Verb("sources", "look", "List the kinds of sources that a build can read.", LOOK),
     Verb("settings", "look", "List the settings for `--set` and profiles.", LOOK),
-    Verb("prompts", "prompts", "List what models are asked, with the variables of each.", LOOK),
+    Verb(
+        "prompts",
+        "prompts",
+        "List what models are asked, and the wordings of composed texts, with their variables.",
+        LOOK,
+    ),
     Verb("profiles", "look", "List the profiles that come with Pairwright.", LOOK),
     Verb("export", "export", "Export a dataset in the format of another program.", EXPORT),
     Verb("formats", "export", "List the formats of `export`, with what each cannot hold.", EXPORT),

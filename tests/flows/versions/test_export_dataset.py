@@ -212,7 +212,7 @@ def test_an_export_of_nothing_says_what_became_empty(mined, tmp_path, capsys) ->
         (["--split", "nowhere"], "licences: "),
         (["--score", "2"], "licences: "),
         (["--kind", "given"], "edited"),
-        (["--table", "pears"], "choose from preferences, pairs"),
+        (["--table", "pears"], "choose from preferences, images, masks, pairs"),
         (["--table", "pairs", "--format", "trl"], "--format trl: holds preferences only"),
         (["--table", "pairs", "--kind", "list"], "--kind: "),
         (["--table", "captions", "--split", "test"], "--split: "),
