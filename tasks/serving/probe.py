@@ -150,7 +150,7 @@ def _is_serious(error: Exception) -> bool:
     if isinstance(error, MisfitError):
         return error.status == 401
     if isinstance(error, FaultError):
-        return error.reason != "broken answer" and "HTTP 501" not in error.detail
+        return error.reason not in ("broken answer", "server error")
     return isinstance(error, StatusError) and error.status in (402, 403)
 
 
@@ -177,9 +177,18 @@ async def _find_served(
     if not model and len(names) != 1:
         raise ConfigError(f"{field}.model: name one of those that {url} serves: {listed}")
     model = model or names[0]
-    if model not in names:
+    if model not in names and not await _answers_as(chat, url, model, pace):
         raise ConfigError(f'{field}.model: {url} does not serve "{model}"; it serves {listed}')
     return model
+
+
+async def _answers_as(chat: ChatConfig, url: str, model: str, pace: Pace) -> bool:
+    """Return whether a server answers for a model that it does not list, as some load on demand."""
+    unlisted = chat.model_copy(update={"model": model, "max_attempts": 1})
+    try:
+        return not await _refuses(unlisted, url, 0, pace)
+    except ServerError:
+        return False
 
 
 @asynccontextmanager

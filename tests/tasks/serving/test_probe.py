@@ -140,6 +140,18 @@ def test_several_servers_must_serve_the_same(named) -> None:
         probe(first, second, **named)
 
 
+def test_a_model_that_a_server_loads_on_demand_need_not_be_listed() -> None:
+    """The list of `transformers serve` is the Hub's cache; where there is none, it is an error."""
+    lists = (Status(200, body=b'{"data": [{"id": "other"}]}'), Status(500, "Internal Server Error"))
+    for listed in lists:
+        with chat_server(obeys_all) as server:
+            server.listed = listed
+            assert probe(server, model="tiny").model == "tiny"
+            words = 'HTTP 404: The model .unknown. does not|does not serve "unknown"'
+            with refused(words, (ConfigError, ServerError)):
+                probe(server, model="unknown")
+
+
 def test_an_address_of_something_else() -> None:
     with (
         chat_server(obeys_all) as server,
