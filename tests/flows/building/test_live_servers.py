@@ -53,7 +53,7 @@ def test_a_build_by_transformers_serve(tmp_path):
         found = probe_model(chat, images=2)
         assert found.structured_output == "none"
         settings = [f"models.chat.endpoint={endpoint}", f"models.chat.model={folder}"]
-        written = ["captions.writer=served", "captions.max_tokens=60"]
+        written = WRITTEN[:3]
         out = tmp_path / "out"
         report = build_here(out, settings=[*SMALL, *WIDE, *written, *settings], until="captions")
     [counts] = [count for count in report.counts if count.stage == "captions"]
