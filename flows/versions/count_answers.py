@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store.answers import CALLS, REMOVED, THOUGHT_TOKENS
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, read_about
@@ -62,7 +63,10 @@ def _count_table(folder: Folder, planned: Planned) -> AnswerCounts:
     thought_tokens = 0
     removed = Counter[str]()
     for file in folder.names(planned.table_path, ".parquet"):
-        about = read_about(Part(folder, f"{planned.table_path}/{file}"))
+        try:
+            about = read_about(Part(folder, f"{planned.table_path}/{file}"))
+        except StoreError:  # a damaged part, which `status --verify` names
+            continue
         answers += int(about.get(CALLS, 0))
         thought_tokens += int(about.get(THOUGHT_TOKENS, 0))
         removed.update(json.loads(about.get(REMOVED, "{}")))

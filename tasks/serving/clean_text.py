@@ -93,7 +93,7 @@ _NAMED = (
 _PREFACE_INLINE = re.compile(
     r"\s*(?:sure|certainly|of course|absolutely|okay|ok|here(?:['\u2019]s| is| are))\b"
     rf"(?:[^\n:.]{{0,20}}[,!.])?[^\n:.]{{0,80}}\b{_NAMED}\b[^\n:.]{{0,80}}:[*_]*[ \t]+(?=\S)"
-    r"|\s*(?:sure(?: thing)?|certainly|of course|absolutely)[!.,][ \t]+(?=[A-Z\"\u201c])",
+    r"|\s*(?:sure(?: thing)?|certainly|of course|absolutely)[!.][ \t]+(?=[A-Z\"\u201c])",
     re.IGNORECASE,
 )
 """Preface on the answer's own line: it announces a text, or only agrees."""
@@ -102,7 +102,7 @@ _BOXED = re.compile(
     re.DOTALL,
 )
 _TAGGED = re.compile(r"\s*<(?P<name>[a-z][a-z_]{0,30})>(?P<inside>.*)</(?P=name)>\s*", re.DOTALL)
-_ITEM = re.compile(r"\s*(?:[-\u2022]|\*(?=[ \t]))[ \t]*(?=[^\s-])")
+_ITEM = re.compile(r"\s*[-*\u2022][ \t]+(?=[^\s-])|\s*\u2022")
 _EMOJI = re.compile(
     "(?<=[.!?\"'\u201d\u2019)])[\\s\u2600-\u27bf\ufe0f\u200d\U0001f300-\U0001faff]+\\Z"
 )
