@@ -46,6 +46,8 @@ EXPOSURES = (0.1, 0.4)
 
 A thing in a darker place would not show its colour."""
 TONE = 0.25  # share of the place's hue that the thing's light takes
+HUES = (0.7, 1.3)
+"""Range of a place's channels against their mean: on a red ground, green would look yellow."""
 NOISE_LIMIT = 4.0  # levels of 255
 CUT_HEIGHT = 0.95
 """Longer side of a thing of another photograph, in metres of the toy world."""
@@ -291,7 +293,7 @@ def _exposure_of(ground: RGB, photograph: RGB) -> Plane:
     everywhere = linear_colour(photograph[::4, ::4]).mean()
     brightness = float(np.clip((mean.mean() + everywhere) / 2, *EXPOSURES))
     hue = mean / max(float(mean.mean()), 1e-4)
-    factors = brightness / FLOOR * (1 + TONE * (np.clip(hue, 0.5, 1.5) - 1))
+    factors = brightness / FLOOR * (1 + TONE * (np.clip(hue, *HUES) - 1))
     return factors.astype(np.float32)
 
 

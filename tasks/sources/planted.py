@@ -39,7 +39,7 @@ from pairwright.tasks.planting.read_outlines import Outline, hash_outlines, read
 from pairwright.tasks.sources import folder
 from pairwright.tasks.sources.reader import Reader, ReadResult
 
-PLANTED_VERSION = 2
+PLANTED_VERSION = 3
 UNDONE = {"addition": "disappearance", "disappearance": "addition"}
 NO_ROOM = "no room for things"
 NO_IMAGES = "nothing was planted"

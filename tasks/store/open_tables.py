@@ -44,8 +44,8 @@ from pairwright.tasks.store.stage import Planned, table_folder
 from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, removed_by
 
 RECORD = "build.json"
-FINGERPRINT = re.compile("[0-9a-f]{16}")
-"""Name of a table's folder, for one configuration."""
+FINGERPRINT = re.compile("[0-9a-f]{16}|listed")
+"""Name of a table's folder, for one configuration; that of the items is `listed`."""
 MEND_RECORD = (
     "Run the `pairwright build` of this dataset again: it writes this file anew, and no row is lost"
 )
@@ -72,8 +72,6 @@ def check_new(folder: Folder) -> None:
 
 def _holds_tables(folder: Folder) -> bool:
     """Return whether a folder has tables, and all of them are named as ours."""
-    if folder.folders("tables") == ["items"]:
-        return True
     fingerprints = [path.rpartition("/")[2] for path in table_folders(folder)]
     return bool(fingerprints) and all(map(FINGERPRINT.fullmatch, fingerprints))
 

@@ -71,13 +71,13 @@ def test_a_command_that_will_not_end_is_killed_with_its_children() -> None:
     with start_shell(f"trap '' TERM; sleep 600 & echo $!; {LOOP}", grace_s=0.3) as running:
         child = running.stdout.readline()
         running.terminate()
-        assert running.wait() == 256 - signal.SIGKILL
+        assert running.wait() == 128 + signal.SIGKILL
         assert not is_there(int(child))
 
 
 def test_a_parent_that_has_gone_already_ends_the_command() -> None:
     with start("/bin/sleep", "600", parent=os.getppid()) as running:
-        assert running.wait() == 256 - signal.SIGTERM
+        assert running.wait() == 128 + signal.SIGTERM
 
 
 def test_it_loads_nothing_of_the_project() -> None:
