@@ -57,7 +57,7 @@ def test_a_build_by_transformers_serve(tmp_path):
         out = tmp_path / "out"
         report = build_here(out, settings=[*SMALL, *WIDE, *written, *settings], until="captions")
     [counts] = [count for count in report.counts if count.stage == "captions"]
-    assert report.is_complete
+    assert not report.failures  # random words may all be refused, so that the gate holds
     assert counts.of == counts.ok + counts.dropped > 0
     reasons = {reason.partition(" (")[0] for reason in counts.reasons}
     assert reasons <= {"cut off", "too short", "no full stop", "repeats itself", "another language"}
