@@ -129,6 +129,8 @@ def version_to_plan(
         return replace(request.version, items=present.items)
     chosen = with_source(change_profile(present.profile, settings), sources, planted)
     chosen = pin_prompts(chosen, again=chosen.prompts != present.profile.prompts)
+    if any(text.startswith("tagging.") for text in settings):  # else the texts are on record
+        chosen = pin_words(chosen)
     pipeline = Pipeline(chosen, until or present.pipeline.until)
     return replace(present, pipeline=pipeline, limit=limit or present.limit)
 

@@ -4,7 +4,6 @@ A thing is cut out if its mask is one piece that does not touch the photograph's
 files; no network.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from pairwright.schemas.scene import Mask as MaskRuns
 from pairwright.tasks.images.decode import RGB, decode_rgb
 from pairwright.tasks.images.masks import box_of, decode_mask
 from pairwright.tasks.images.refusal import RefusedImageError
-from pairwright.tasks.planting.read_outlines import Outline
+from pairwright.tasks.planting.read_outlines import Outline, Outlines
 from pairwright.tasks.scenes.pictures import Rng, linear_colour
 from pairwright.tasks.scenes.state import Mask, Thing
 
@@ -49,13 +48,12 @@ class Cutout:
     """Mean light of its photograph, from 0 to 1."""
 
 
-def draw_cut_things(rng: Rng, outlines: Sequence[Outline], photograph: str) -> list[CutThing]:
+def draw_cut_things(rng: Rng, outlines: Outlines, photograph: str) -> list[CutThing]:
     """Return things of other photographs, of nouns that this one's annotations do not name."""
-    name = Path(photograph).name
-    own_nouns = {outline.noun for outline in outlines if outline.path.name == name}
+    own_nouns = outlines.nouns_of.get(Path(photograph).name, frozenset())
     things: list[CutThing] = []
-    for index in rng.permutation(len(outlines)):
-        outline = outlines[int(index)]
+    for index in rng.permutation(len(outlines.usable)):
+        outline = outlines.usable[int(index)]
         if outline.noun in own_nouns:
             continue
         thing = CutThing("", outline.noun, "", "", "medium", outline=outline)

@@ -39,13 +39,14 @@ from pairwright.tasks.planting.plant import (
     render_cutout,
     render_thing,
 )
-from pairwright.tasks.planting.read_outlines import Outline
+from pairwright.tasks.planting.read_outlines import Outline, Outlines
 from pairwright.tasks.scenes.pictures import Rng
 from pairwright.tasks.scenes.state import Mask, Thing
 from pairwright.tasks.scenes.vocabulary import SHAPES, Direction
 
 ATTEMPTS = 12
 WORLDS = 3  # bases that are tried
+NO_OUTLINES = Outlines()
 MOST_CUT = 6  # things of other photographs that one photograph chooses from
 MIN_SHARE = 0.003
 """Least share of a photograph's pixels that a thing covers (ours): 49 x 48 of 1,024 x 768."""
@@ -167,7 +168,7 @@ def photograph_planted(
     *,
     world: str,
     seeds: tuple[int, ...],
-    outlines: Sequence[Outline] = (),
+    outlines: Outlines = NO_OUTLINES,
     name: str = "",
 ) -> list[PlantedPhotograph] | None:
     """Return photographs that differ by known changes, in an order that tells nothing.

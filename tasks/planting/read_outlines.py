@@ -6,8 +6,8 @@ name that leaves the folder is not followed. Reads local files; no network.
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from math import isfinite
@@ -73,14 +73,23 @@ class Outline:
     """Height and width that the run lengths are of."""
 
 
+@dataclass(frozen=True, slots=True)
+class Outlines:
+    """Annotated things: those that can be cut out, and what each photograph shows."""
+
+    usable: tuple[Outline, ...] = ()
+    nouns_of: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """Categories of all annotations of a photograph, by the name of its file."""
+
+
 def hash_outlines(path: str) -> str:
     """Return the digest of the annotations; "" without any."""
     return sha256(_read_file(path)).hexdigest() if path else ""
 
 
 @lru_cache(maxsize=2)
-def read_outlines(path: str, digest: str) -> tuple[Outline, ...]:
-    """Return the usable outlines of a COCO file whose digest is known.
+def read_outlines(path: str, digest: str) -> Outlines:
+    """Return the outlines of a COCO file whose digest is known.
 
     Raises:
         SourceError: the file cannot be read, has another layout, or has no usable outline; the
@@ -115,7 +124,21 @@ def read_outlines(path: str, digest: str) -> tuple[Outline, ...]:
         raise SourceError(
             f"{outlines[0].path} is not there: the photographs lie beside {path} (planted.cutouts)"
         )
-    return tuple(outlines)
+    return Outlines(tuple(outlines), _list_nouns(annotations.annotations, paths, nouns))
+
+
+def _list_nouns(
+    records: Iterable[Mapping[str, object]], paths: Mapping[int, Path], nouns: Mapping[int, str]
+) -> dict[str, frozenset[str]]:
+    """Return the categories annotated in each photograph, those that cannot be cut out too."""
+    found: dict[str, set[str]] = {}
+    for record in records:
+        image, category = record.get("image_id"), record.get("category_id")
+        if not isinstance(image, int) or not isinstance(category, int):
+            continue
+        if image in paths and category in nouns:
+            found.setdefault(paths[image].name, set()).add(nouns[category])
+    return {name: frozenset(names) for name, names in found.items()}
 
 
 def _read_file(path: str) -> bytes:

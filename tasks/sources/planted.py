@@ -35,7 +35,7 @@ from pairwright.schemas.rows import Dropped, Failed, ImageRow, ItemRow, PairRow,
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.images.decode import decode_rgb, encode_png
 from pairwright.tasks.images.scale import scale_down
-from pairwright.tasks.planting.read_outlines import Outline, hash_outlines, read_outlines
+from pairwright.tasks.planting.read_outlines import Outlines, hash_outlines, read_outlines
 from pairwright.tasks.sources import folder
 from pairwright.tasks.sources.reader import Reader, ReadResult
 
@@ -68,22 +68,23 @@ def list_items(config: SourceConfig, limit: int | None = None) -> Iterator[ItemR
 
 def read_items(items: Sequence[ItemRow], config: SourceConfig) -> Iterator[ReadResult]:
     """Yield the planted photographs of each listed file, or why there are none."""
+    path = config.planted.cutouts
+    outlines = read_outlines(path, hash_outlines(path)) if path else Outlines()
     for item in items:
         for row in folder.read_items([item], config):
             if isinstance(row, ImageRow):
-                yield from _plant(item, row, config.planted)
+                yield from _plant(item, row, config.planted, outlines)
             else:
                 assert isinstance(row, Dropped | Failed)
                 yield row
 
 
-def _plant(item: ItemRow, photograph: ImageRow, config: PlantedConfig) -> Iterator[ReadResult]:
+def _plant(
+    item: ItemRow, photograph: ImageRow, config: PlantedConfig, outlines: Outlines
+) -> Iterator[ReadResult]:
     from pairwright.tasks.planting.photograph_planted import photograph_planted  # loads Mitsuba
 
     pixels = scale_down(decode_rgb(photograph.image), config.max_side)
-    outlines: tuple[Outline, ...] = ()
-    if config.cutouts:
-        outlines = read_outlines(config.cutouts, hash_outlines(config.cutouts))
     # The same photograph under another name gets the same things.
     number = int(photograph.key[:12], 16)
     planted = photograph_planted(

@@ -18,10 +18,10 @@ from pairwright.tasks.export.form import (
     Form,
     RowWriter,
     check_image,
-    ending_of,
     wrap_row_errors,
 )
 from pairwright.tasks.export.paired_row import as_paired
+from pairwright.tasks.export.parquet import file_names
 
 LABELS = "labels.json"
 DATA = "data"
@@ -33,10 +33,7 @@ def _opens(
     setting: ExportSettings,  # noqa: ARG001 - as for every form
 ) -> Generator[RowWriter]:
     def to_records(row: PreferenceRow) -> list[tuple[str, CocoRecord]]:
-        names = [
-            f"{key}.{ending_of(image)}"
-            for key, image in zip(row.image_keys, row.images, strict=True)
-        ]
+        names = file_names(row)
         paired = as_paired(row)
         record = make_record(paired, names, {"text": paired.difference})
         data = folder / row.split / DATA

@@ -18,7 +18,7 @@ from pairwright.tasks.captioning.describe_differences import compose_difference
 from pairwright.tasks.images.scale import scale_down
 from pairwright.tasks.planting.cut_things import cut_out, draw_cut_things
 from pairwright.tasks.planting.photograph_planted import photograph_planted
-from pairwright.tasks.planting.read_outlines import Outline, hash_outlines, read_outlines
+from pairwright.tasks.planting.read_outlines import Outlines, hash_outlines, read_outlines
 from pairwright.tasks.scenes.read_claims import read_claims
 
 PHOTOGRAPH = scale_down(skimage.data.coffee(), 320)
@@ -58,7 +58,7 @@ def write_annotations(folder: Path, *annotations: Mapping[str, Any], name: str =
     return str(path)
 
 
-def read(path: str) -> tuple[Outline, ...]:
+def read(path: str) -> Outlines:
     return read_outlines(path, hash_outlines(path))
 
 
@@ -91,11 +91,11 @@ def test_one_polygon_or_mask_of_a_noun_is_usable(folder) -> None:
         annotate(0, bbox=[20, 30, 6, 6]),
         annotate(0, image_id=7),
     )
-    assert [outline.noun for outline in read(path)] == ["kiwi", "tennis racket"]
+    assert [outline.noun for outline in read(path).usable] == ["kiwi", "tennis racket"]
 
 
 def test_a_thing_has_the_pixels_of_its_mask(folder) -> None:
-    [outline] = read(write_annotations(folder, annotate(0)))
+    [outline] = read(write_annotations(folder, annotate(0))).usable
     cutout = cut_out(outline)
     assert cutout is not None
     assert (cutout.pixels[cutout.coverage > 0] == KIWI).all()
@@ -110,13 +110,13 @@ def test_a_thing_has_the_pixels_of_its_mask(folder) -> None:
     ],
 )
 def test_a_thing_that_is_cut_off_is_left_out(folder, points) -> None:
-    [outline] = read(write_annotations(folder, annotate(0, segmentation=[points])))
+    [outline] = read(write_annotations(folder, annotate(0, segmentation=[points]))).usable
     assert cut_out(outline) is None
 
 
 def test_a_mask_of_another_size_is_left_out(folder) -> None:
     runs = runs_of(np.ones((10, 10), bool))
-    [outline] = read(write_annotations(folder, annotate(0, segmentation=runs)))
+    [outline] = read(write_annotations(folder, annotate(0, segmentation=runs))).usable
     assert cut_out(outline) is None
 
 
@@ -126,6 +126,15 @@ def test_a_photograph_gets_nothing_that_it_shows_itself(folder) -> None:
     assert draw_cut_things(rng, outlines, "folder/a.png") == []
     [thing] = draw_cut_things(rng, outlines, "folder/b.png")
     assert thing.phrase == "kiwi"
+
+
+def test_what_cannot_be_cut_out_is_shown_all_the_same(folder) -> None:
+    Image.new("RGB", (200, 300)).save(folder / "b.png")
+    path = Path(write_annotations(folder, annotate(0), annotate(0, image_id=2, iscrowd=1)))
+    coco = json.loads(path.read_text())
+    coco["images"].append({"id": 2, "file_name": "b.png"})
+    path.write_text(json.dumps(coco))
+    assert draw_cut_things(np.random.default_rng(0), read(str(path)), "b.png") == []
 
 
 def test_texts_name_planted_cutouts_by_their_noun(folder) -> None:
