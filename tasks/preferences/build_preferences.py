@@ -360,7 +360,7 @@ def draw_prompt(
 
 STAGE = Stage(
     name="preferences",
-    version=9,
+    version=10,
     group="preferences",
     reads={"pairs": PairRow, "given_preferences": PreferenceRow},
     writes=PreferenceRow,

@@ -36,6 +36,8 @@ from pairwright.tasks.scenes.vocabulary import (
 )
 from pairwright.tasks.texts.differences import Difference, read_difference
 from pairwright.tasks.texts.say_claims import (
+    ADJECTIVES,
+    MENTIONING,
     ORDINALS,
     SINGLE,
     UNUSUAL,
@@ -92,7 +94,6 @@ SPOTS = {
     },
 }
 """Positions as places to move from and to."""
-ADJECTIVES = ("size", "colour", "material")
 DETERMINER = rf"the only|the (?:{either(COUNTS)})|an?|the|no|{either(COUNTS)}"
 
 
@@ -170,6 +171,8 @@ SLOTS: Mapping[str, str] = {
     "has": "has|have",
     "was": "was|were",
     "first_was": "was|were",
+    "other": rf"an? {_token('new')} {_token('count')}"
+    rf"|{_token('count')} (?:that says )?{_token('(?:new|pose|text)')}",
 }
 """Patterns of the blanks of wordings."""
 BLANK = re.compile(r"\{\{ (\w+) \}\}")
@@ -525,6 +528,40 @@ READERS: Mapping[str, Callable[[Clause], Claims]] = {
     "both": _read_both,
 }
 """Readers of clauses by the kind of their wording."""
+
+
+def _read_none(clause: Clause, before: Claim) -> Claims:
+    del clause
+    if before.kind == "absent":
+        raise UnreadError("no thing is lost")
+    return [before.model_copy(update={"side": 1, "kind": "absent", "count": 0})]
+
+
+def _read_count_anew(clause: Clause, before: Claim) -> Claims:
+    count: int | None = COUNTS[clause.look_up("second_count").lower()]
+    if before.kind == "absent" and count == 1:
+        count = None
+    return NamedThing(before.selector, "", count).claims(1)
+
+
+def _read_other(clause: Clause, before: Claim) -> Claims:
+    """Return the claims about the second photograph's object: the first's but for one attribute."""
+    words = [clause.tokens[int(index)] for index in re.findall(r"\d+", clause.blanks["other"])]
+    others = [word for word in words if word.lower() != "one"]
+    if before.kind != "exists" or len(others) != 1:
+        raise UnreadError(clause.blanks["other"])
+    values, beside = _read_attribute_token(others[0])
+    if beside or not _are_other(values, before.selector):
+        raise UnreadError(clause.blanks["other"])
+    return NamedThing(before.selector.model_copy(update=values), "", None).claims(1)
+
+
+ELIDED: Mapping[str, Callable[[Clause, Claim], Claims]] = {
+    "image_second_none": _read_none,
+    "image_second_count": _read_count_anew,
+    "image_second_other": _read_other,
+}
+"""Readers of clauses that leave out what the sentence before them claims of the first image."""
 Wording = tuple[str, re.Pattern[str]]
 
 
@@ -590,7 +627,10 @@ def _read_text(text: str) -> Reading:
     claims: Claims = []
     understood = True
     for sentence in _sentences(text):
-        sentence_claims = _read_sentence(*_tokenize(sentence))
+        numbered, tokens = _tokenize(sentence)
+        sentence_claims = _read_sentence(numbered, tokens)
+        if sentence_claims is None:
+            sentence_claims = _read_elided(numbered, tokens, claims)
         claims += sentence_claims or []
         understood = understood and sentence_claims is not None
     return Reading(tuple(dict.fromkeys(claims)), understood=understood and bool(claims))
@@ -644,11 +684,25 @@ def _read_parts(parts: Sequence[str], tokens: Sequence[str]) -> Claims | None:
     return claims
 
 
+def _read_elided(text: str, tokens: Sequence[str], before: Claims) -> Claims | None:
+    """Return the claims of a sentence after one claim about the first image; ``None``: not one."""
+    if len(before) != 1 or before[0].side != 0 or before[0].kind not in MENTIONING:
+        return None
+    for kind, pattern in _wordings("answer_sentences"):
+        match = pattern.fullmatch(text) if kind in ELIDED else None
+        if match is not None:
+            try:
+                return ELIDED[kind](Clause(match.groupdict(), tokens), before[0])
+            except UnreadError:
+                return None
+    return None
+
+
 def _read_clause(text: str, tokens: Sequence[str]) -> Claims | None:
     """Return the claims of a clause; ``None`` unless all wordings that it fits claim the same."""
     readings: list[Claims] = []
     for kind, pattern in _wordings("answer_sentences"):
-        match = pattern.fullmatch(text)
+        match = None if kind in ELIDED else pattern.fullmatch(text)
         if match is None:
             continue
         clause = Clause(match.groupdict(), tokens)

@@ -24,6 +24,8 @@ OF_ANY_PAIR: tuple[Kind, ...] = ("template", "sentences")
 ORDINALS = ("first", "second")
 MENTIONING = ("exists", "absent", "count")
 POSITION = ("column", "depth")
+ADJECTIVES = ("size", "colour", "material")
+"""Attributes whose words stand before the noun, in order."""
 SINGLE = ("colour", "material", "size", "facing", "pose", "text")
 """Attributes with wordings of their own change."""
 Phrased = Literal["place", "light", "viewpoint"]
@@ -112,7 +114,8 @@ def say_claims(
     if any(claim.kind == "no_change" for claim in claims):
         return _say_unchanged(teller, kind)
     if kind == "sentences":
-        return " ".join(_sentence(_say_image(teller, side)) for side in (0, 1))
+        second = _say_second(teller) or _say_image(teller, 1)
+        return f"{_sentence(_say_image(teller, 0))} {_sentence(second)}"
     clauses = list(_say_changes(teller))
     if teller.place:
         return _join_clauses(clauses, kind, setting=phrases.within(teller.place))
@@ -197,6 +200,59 @@ def _say_image(teller: Teller, side: int) -> str:
     is_plural = bool(present) and present[0].count > 1
     verbs = PLURAL_VERBS if is_plural else SINGULAR_VERBS
     return teller.say(kind, ordinal=ORDINALS[side], things=content, is_=verbs["is_"])
+
+
+def _say_second(teller: Teller) -> str:
+    """Word the second photograph by what differs from the first: "the second has none".
+
+    Empty where that would leave open which object is meant, or a place or relation unsaid.
+    """
+    before, after = (teller.object_claims(side) for side in (0, 1))
+    if len(before) != 1 or len(after) != 1 or teller.of_kind("place"):
+        return ""
+    return _say_beside(before[0], after[0], teller)
+
+
+def _say_beside(before: Claim, after: Claim, teller: Teller) -> str:
+    if teller.relation(before) or teller.relation(after):
+        return ""
+    if _denies(before, after):
+        return teller.say("image_second_none")
+    if before.selector == after.selector:
+        count = _count_anew(before, after)
+        return teller.say("image_second_count", second_count=count) if count else ""
+    if before.kind == after.kind == "exists":
+        other = _name_other(before, after)
+        return teller.say("image_second_other", other=other) if other else ""
+    return ""
+
+
+def _count_anew(before: Claim, after: Claim) -> str:
+    """Return how many of the same objects there are now, as a word; empty: not by one word.
+
+    After "no ball", "one" is any number.
+    """
+    if before.kind == "absent" and after.kind == "exists":
+        return phrases.spell_number(1)
+    if before.kind == "absent" and after.count > 1:
+        return phrases.spell_number(after.count)
+    if before.kind == "count" and after.kind == "count":
+        return phrases.spell_number(after.count)
+    return ""
+
+
+def _name_other(before: Claim, after: Claim) -> str:
+    """Return "a blue one" or "one on the right"; empty unless one attribute has another value."""
+    old = before.selector.model_dump()
+    new = after.selector.model_dump()
+    changed = {name for name in old if old[name] != new[name]}
+    is_named = all(old[name] and new[name] for name in changed)
+    if not is_named or (len(changed) > 1 and not changed <= set(POSITION)):
+        return ""
+    words = _name_attributes(after, changed)
+    if changed <= set(ADJECTIVES):
+        return f"{phrases.with_article(words)} one"
+    return f"one {words}" if words else ""
 
 
 def _say_changes(teller: Teller) -> Iterator[str]:

@@ -72,6 +72,9 @@ TRUE = (
         "second image."
     ),
     "In the first image there is a red ball. The second has no red ball or mug.",
+    "In the first image there is a red ball. The second has a blue one.",
+    "The first image shows a red mug. There is none in the second.",
+    "There is no blue ball in the first picture. The second has one.",
     "There was a red mug before, now there is none. There is a blue ball instead of the red ball.",
     "The first image has one green sign, the second has one.",
     "Differences:\n1. Object types: There is a mug in Image 1 but not in Image 2.",
@@ -111,6 +114,10 @@ FALSE = (
     "The green sign says 'OPEN' instead of 'EXIT'.",
     "The green sign moved from the left to the right.",
     "The second image is just darker.",
+    "The first image has a green sign. The second has none.",
+    "The first image has a red ball. The second has one on the right.",
+    "There is no red mug in the first image. The second has one.",
+    "The first image has one green sign. The second shows two.",
     "There is no blue ball or green sign in the second image.",
     "The scene is lit by cool light from the right.",
 )

@@ -63,6 +63,12 @@ DARKER = {
     "a little closer": "a closer view",
 }
 """What a photograph is beside one in usual light and the usual view."""
+BESIDE = re.compile(
+    r"the second(?: image)? (?:has|shows) (.+)|there is (none) in the second"
+    r"|in the second there is (none)",
+    re.IGNORECASE,
+)
+"""Sentences about the second image that name nothing again."""
 GLUE = r"and|but|or|with|a scene|lit by|seen from|from|in"
 SIDES = {"first": (0,), "second": (1,), "both": (0, 1), "gone": (0,), "new": (1,)}
 """Of which photographs the groups of a rule speak."""
@@ -168,6 +174,8 @@ class Reader:
         unread: list[str] = []
         for sentence in sentences_of(text):
             found = self._read_sentence(sentence)
+            if found is None:
+                found = self._read_beside(sentence, said)
             said += found or ()
             unread += [sentence] if found is None else []
         return Reading(tuple(said), tuple(unread))
@@ -199,6 +207,24 @@ class Reader:
             return None
         parts = [self._read_sentence(part) for part in sentence.split(mark)]
         return None if None in parts else [said for part in parts for said in part or ()]
+
+    def _read_beside(self, sentence: str, before: Sequence[Said]) -> list[Said] | None:
+        """Read "the second has none", "two" or "a blue one" of the thing that was just named."""
+        match = BESIDE.fullmatch(sentence.removesuffix("."))
+        if match is None or len(before) != 1 or before[0].kind != "things" or before[0].side:
+            return None
+        second = replace(before[0], side=1, definite=False)
+        words = next(filter(None, match.groups()))
+        if words == "none":
+            return [replace(second, low=0, high=0)]
+        if words == "one" and before[0].high == 0:
+            return [replace(second, low=1, high=MANY)]
+        if words in NUMBERS:
+            return [replace(second, low=_count(words), high=_count(words))]
+        other = self._look(words)
+        if not other or not re.fullmatch("an? .+ one|one .+", words):
+            return None
+        return [replace(second, look=tuple(sorted((dict(second.look) | other).items())))]
 
     def _apply(self, groups: Mapping[str, str]) -> list[Said] | None:
         """Read the groups of a sentence, each of its photograph; ``None`` where one holds unknown

@@ -95,6 +95,26 @@ BESIDE = Claim(
             (claim(0), claim(1, "absent"), claim(1, "absent", shape="cube", colour=None)),
         ),
         (
+            "There is a red ball in the first image. The second has none.",
+            (claim(0), claim(1, "absent")),
+        ),
+        (
+            "There is no red ball in the first image. The second has one.",
+            (claim(0, "absent"), claim(1)),
+        ),
+        (
+            "The first image has one red ball. The second shows three.",
+            (claim(0, "count", 1), claim(1, "count", 3)),
+        ),
+        (
+            "The first image has a red ball on the left. The second has a blue one.",
+            (claim(0, column="left"), claim(1, column="left", colour="blue")),
+        ),
+        (
+            "The first image has a red ball facing left. The second has one facing away.",
+            (claim(0, facing="left"), claim(1, facing="back")),
+        ),
+        (
             "The red ball moved from the left to the right.",
             (claim(0, column="left"), claim(1, column="right")),
         ),
@@ -132,6 +152,11 @@ def test_sentences_become_claims(text, claims) -> None:
         "The red balls are gone.",
         "There are two red ball now.",
         "The red ball is now red.",
+        "The second has none.",
+        "The first image has a red ball. The second has a red one.",
+        "The first image has a red ball. The second has one on the left.",
+        "The first image has a red ball and a cube. The second has none.",
+        "The first image has no red ball. The second has none.",
         "The giraffe is gone.",
         "⟨thing 0⟩ is gone.",
         "the red ball " * 100_000,

@@ -142,6 +142,40 @@ def test_relations_of_a_thing_that_is_moved_or_taken_stay() -> None:
     assert f"The red metal ball {LEFT} has moved and is now {RIGHT} {beside}." in texts
 
 
+SECOND_SENTENCES = {
+    "gone": ((claim(0), claim(1, "absent")), "The second has none."),
+    "added": ((claim(0, "absent"), claim(1)), "The second has one."),
+    "counted": ((claim(0, "count", 1), claim(1, "count", 2)), "The second has two."),
+    "colour": ((claim(0), claim(1, colour="orange")), "The second has an orange one."),
+    "facing": (
+        (claim(0, facing="left"), claim(1, facing="back")),
+        "The second has one facing away.",
+    ),
+    "position": (
+        (claim(0, column="left", depth="front"), claim(1, column="right", depth="back")),
+        "The second has one on the right in the background.",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("claims", "sentence"), SECOND_SENTENCES.values(), ids=SECOND_SENTENCES.keys()
+)
+def test_the_second_sentence_says_what_differs(claims, sentence) -> None:
+    assert any(text.endswith(f". {sentence}") for text in wordings("sentences", *claims))
+
+
+def test_an_object_that_is_not_the_same_is_named_again() -> None:
+    others = (
+        claim(1, colour="blue", material="glass"),
+        claim(1, shape="cube"),
+        claim(1, "count", 2, colour="blue"),
+    )
+    for other in others:
+        for text in wordings("sentences", claim(0), other):
+            assert text.split(". ")[1].count("ball") + text.split(". ")[1].count("cube") == 1, text
+
+
 def test_no_change_is_a_text_of_its_own() -> None:
     lights = [
         Claim(side=side, kind="light", value=f"{light} warm light from above")
