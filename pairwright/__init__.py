@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ValidationError,
     )
     from pairwright.schemas.plugins import load_plugin
+    from pairwright.tasks.scenes.score_answers import reward
 
     build = Dataset.build
     open = Dataset.open  # noqa: A001  (pw.open, as in zipfile.open and gzip.open)
@@ -51,12 +52,14 @@ __all__ = [
     "build",
     "load_plugin",
     "open",
+    "reward",
 ]
 _PLACES = {
     "Dataset": "pairwright.flows.dataset",
     "Pipeline": "pairwright.flows.pipeline.pipeline",
     "Table": "pairwright.flows.versions.table",
     "load_plugin": "pairwright.schemas.plugins",
+    "reward": "pairwright.tasks.scenes.score_answers",
     **{name: "pairwright.schemas.errors" for name in __all__ if name.endswith("Error")},
 }
 

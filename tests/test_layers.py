@@ -100,7 +100,7 @@ def may_import(package: str, every: set[str]) -> set[str]:
             "tasks.images": set[str](),
             "tasks.planting": {"tasks.images", "tasks.scenes"},
             "tasks.serving": {"tasks.images", "tasks.store", "tasks.texts"},
-            "tasks.scenes": {"tasks.images", "tasks.store", "tasks.texts"},
+            "tasks.scenes": {"tasks.images", "tasks.serving", "tasks.store", "tasks.texts"},
         }
         return {package, "schemas", "prompts"} | below.get(package, {"tasks.store", "tasks.images"})
     if package.startswith("tasks"):

@@ -16,8 +16,17 @@ from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError, SourceError
 from pairwright.schemas.rows import NeighbourRow, PairRow, PreferenceRow
 from pairwright.tasks.sources.readers import recognise_source
-from pairwright.tasks.sources.sources import are_mined, brings, readers_of
+from pairwright.tasks.sources.sources import (
+    are_mined,
+    brings,
+    have_graphs,
+    have_texts,
+    readers_of,
+)
 from pairwright.tasks.store.stage import LISTING, NO_INPUTS, Inputs, Planned, Stage, plan_stage
+
+DEFAULT_WRITERS = ("scene-graph",)
+"""Writers of differences unless a profile names others."""
 
 
 def list_stages(plugins: Iterable[str]) -> tuple[Stage, ...]:
@@ -147,8 +156,22 @@ def _idle(profile: Profile) -> set[str]:
         idle.add("matched_pairs")  # worlds share their rooms
     if not mined or profile.pairing != "nouns":
         idle |= {"nouns", "noun_pairs"}
+    if profile.differences.writer == ("given",) and not have_graphs(source):
+        idle |= _need_graphs(profile)
     if brings(source, row_type=PreferenceRow) and not profile.rejections.by_clip:
         idle.add("rejections")  # such images have no scene graphs
+    return idle
+
+
+def _need_graphs(profile: Profile) -> set[str]:
+    """Return the stages that would write from scene graphs alone."""
+    idle = {"edited", "targets"}
+    if profile.captions.writer == "scene-graph":
+        idle.add("captions")
+    if profile.comparisons.writer == "scene-graph":
+        idle.add("comparisons")
+    if profile.tagging.taggers == ("scene-graph",):
+        idle.add("tags")
     return idle
 
 
@@ -198,10 +221,23 @@ def with_source(profile: Profile, sources: Sequence[str], planted: int = 0) -> P
             writers = ("scene-graph", *profile.differences.writer)
             updates["differences"] = profile.differences.model_copy(update={"writer": writers})
     updates |= {"source": first, "sources": tuple(further)}
-    profile = profile.model_copy(update=updates)
+    profile = _take_given_texts(profile.model_copy(update=updates))
     _check_cutting(profile)
     _check_rules(profile)
     return profile
+
+
+def _take_given_texts(profile: Profile) -> Profile:
+    """Return the profile describing pairs by people's texts, if its sources have any.
+
+    A profile that names writers keeps them.
+    """
+    source = profile.source_config
+    if profile.differences.writer != DEFAULT_WRITERS or not have_texts(source):
+        return profile
+    writers = (*DEFAULT_WRITERS, "given") if have_graphs(source) else ("given",)
+    differences = profile.differences.model_copy(update={"writer": writers})
+    return profile.model_copy(update={"differences": differences})
 
 
 def _check_rules(profile: Profile) -> None:

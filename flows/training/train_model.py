@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pairwright.tasks.training.ranks import Watcher
 
 log = logging.getLogger(__name__)
+OTHER_NAME = "Give another name (--name, in Python name=)"
 LAST_WORD = 30.0
 """Seconds that other processes wait for the first one's last lines, since a launcher ends all when
 one ends."""
@@ -156,7 +157,7 @@ def _own_version(run: Run, version: Version, *, is_chosen: bool) -> Version:
         return version
     if is_chosen:
         raise ConfigError(
-            f"{run.folder} was begun with version {own}, not {version.number}. Give another --name"
+            f"{run.folder} was begun with version {own}, not {version.number}. {OTHER_NAME}"
         )
     if own in snapshot_numbers(version.folder):
         return open_version(version.folder, own)
@@ -176,7 +177,7 @@ def _check_same(run: Run, config: TrainConfig) -> None:
         changes.append(f"processes were {old_processes}, are {processes}")
     if changes:
         raise ConfigError(
-            f"{run.folder} was begun with other settings: {'; '.join(changes)}. Give another --name"
+            f"{run.folder} was begun with other settings: {'; '.join(changes)}. {OTHER_NAME}"
         )
     if before != config:
         run.write_config(config)

@@ -35,7 +35,7 @@ from pairwright.tasks.export.forms.table import BYTES, INTERNAL, OF_IMAGES, Show
 from pairwright.tasks.export.paired_row import as_paired, find_edits
 from pairwright.tasks.export.tally_rows import EVERYTHING, ExportedDataset, Selection, Tally
 from pairwright.tasks.export.write_card import write_readme
-from pairwright.tasks.images.regions import list_regions
+from pairwright.tasks.images.regions import list_regions, same_world
 from pairwright.tasks.store.index import columns_without
 from pairwright.tasks.store.manifest import README
 from pairwright.tasks.store.open_tables import Build
@@ -157,6 +157,7 @@ def find_known(
             "regions": list_regions(pair, graphs),
             "edits": find_edits(pair, graphs, sources),
             "difference": texts.get(pair.key, ""),
+            "graphs": same_world(graphs),
         }
     return known
 

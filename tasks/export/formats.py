@@ -9,6 +9,7 @@ from pairwright.tasks.export.form import Form
 from pairwright.tasks.export.forms import (
     edit,
     fiftyone,
+    grpo,
     hf,
     label_studio,
     llamafactory,
@@ -25,7 +26,7 @@ from pairwright.tasks.store.manifest import MARKER, README, list_files
 
 _FORMS = (
     *(hf, trl, llamafactory, ms_swift, rlaif_v, llava, webdataset, openai_batch),
-    *(edit, omniedit, fiftyone, label_studio),
+    *(grpo, edit, omniedit, fiftyone, label_studio),
 )
 FORMATS = Registry("formats", Form, (module.FORM for module in _FORMS))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from pairwright.schemas.phrases import with_article
 from pairwright.schemas.rows import PairRow, PreferenceRow
-from pairwright.schemas.scene import SceneChange
+from pairwright.schemas.scene import SceneChange, SceneGraph
 from pairwright.tasks.images.regions import Graphs, Region, same_world
 
 REQUESTS = "image-editing-request"
@@ -39,6 +39,8 @@ class PairedRow(PreferenceRow):
     edits: tuple[PairEdit, ...] = ()
     difference: str = ""
     """Description of the pair, if it has one."""
+    graphs: tuple[SceneGraph, SceneGraph] | None = None
+    """Scene graphs of two photographs of one scene; ``None``: they are not."""
 
 
 def as_paired(row: PreferenceRow) -> PairedRow:

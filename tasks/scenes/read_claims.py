@@ -620,20 +620,21 @@ def _with_nouns(claim: Claim, nouns: Mapping[str, str]) -> Claim:
 def _read_text(text: str) -> Reading:
     text = " ".join(text.split()) if "\n" not in text.strip() else text.strip()
     if len(text) > MOST_CHARACTERS or OPEN in text or CLOSE in text:
-        return Reading((), understood=False)
+        return Reading((), understood=False, unread=1)
     difference = read_difference(text, difference_verbs())
     if isinstance(difference, Difference):
         return _read_template(difference)
     claims: Claims = []
-    understood = True
+    unread = 0
     for sentence in _sentences(text):
         numbered, tokens = _tokenize(sentence)
         sentence_claims = _read_sentence(numbered, tokens)
         if sentence_claims is None:
             sentence_claims = _read_elided(numbered, tokens, claims)
         claims += sentence_claims or []
-        understood = understood and sentence_claims is not None
-    return Reading(tuple(dict.fromkeys(claims)), understood=understood and bool(claims))
+        unread += sentence_claims is None
+    understood = bool(claims) and not unread
+    return Reading(tuple(dict.fromkeys(claims)), understood, unread)
 
 
 def _sentences(text: str) -> Iterator[str]:

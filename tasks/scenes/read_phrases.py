@@ -109,6 +109,8 @@ class Reading:
     claims: tuple[Claim, ...]
     understood: bool
     """Whether every word was parsed."""
+    unread: int = 0
+    """Sentences or halves of which some words were not parsed."""
 
 
 def read_phrases(first: str, second: str) -> Reading:
@@ -116,7 +118,8 @@ def read_phrases(first: str, second: str) -> Reading:
     first_half = _read(first, 0)
     second_half = _read(second, 1)
     claims = (*first_half.claims, *second_half.claims)
-    return Reading(claims, first_half.understood and second_half.understood)
+    unread = 2 - first_half.understood - second_half.understood
+    return Reading(claims, understood=not unread, unread=unread)
 
 
 def _read(text: str, side: Literal[0, 1]) -> Reading:

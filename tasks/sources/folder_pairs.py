@@ -217,6 +217,7 @@ def _recognises(path: str) -> bool:
 FOLDER_PAIRS = layout_reader(
     _list_pairs,
     kind="folder-pairs",
+    has_texts=lambda path: (Path(path) / CAPTIONS).is_file(),
     about="two folders of images paired by file name (before and after, A and B), with masks",
     example="folder-pairs:SURVEY",
     details=__doc__ or "",

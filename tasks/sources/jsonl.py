@@ -11,19 +11,23 @@ first:
 * ``licence`` or ``license``, ``group`` (images of one group go to the same split), ``split``,
   ``id``.
 
-A file may be gzipped; the heads of a CSV are its fields. All manifests of a folder are read (JSON
+A file may be gzipped. The fields of a CSV are its heads, in any case and with spaces or
+underscores; its columns are separated by commas, semicolons or tabs. If its first line has the name
+of an image there are no heads: columns that name images that exist are the images, and the only one
+with words is the text; so are columns under other heads. All manifests of a folder are read (JSON
 Lines, if there are any); a line without ``split`` belongs to the split that its file is
 named after.
 
-Two images, as a list, as ``image1`` and ``image2`` or as ``pre_image`` and ``post_image`` (RSCC's
-``RSCC_qvq.jsonl``), are a pair, in the source's own order. A manifest of pairs has its own kind,
-``jsonl-pairs``; without a kind, the first line with images decides. As ``jsonl``, a line with two
-images gives both and no pair; as ``jsonl-pairs``, a line with one image is dropped. A pair may
-have:
+Two images, as a list, as ``image1`` and ``image2``, ``before`` and ``after`` or as ``pre_image``
+and ``post_image`` (RSCC's ``RSCC_qvq.jsonl``), are a pair, in the source's own order. A manifest of
+pairs has its own kind, ``jsonl-pairs``; without a kind, the first line with images decides. As
+``jsonl``, a line with two images gives both and no pair; as ``jsonl-pairs``, a line with one image
+is dropped. A pair may have:
 
-* ``difference``, ``differences`` or ``change_caption``, and likewise ``caption``, ``captions`` and
-  ``text`` (or the field named by ``reading.caption_column``): people's texts about the difference,
-  one or a list;
+* ``difference``, ``differences``, ``sentence``, ``sentences``, ``description`` or
+  ``change_caption``, and likewise ``caption``, ``captions`` and ``text`` (or the field named by
+  ``reading.caption_column``): people's texts about the difference, one or a list. With them,
+  ``differences.writer`` is ``given`` unless it is set;
 * ``caption1`` and ``caption2``: captions of the first and of the second image;
 * ``instruction``: the edit that turned the first image into the second;
 * ``change_types``: one or several; ``no_change``: true if nothing changed (or the single type
@@ -50,14 +54,25 @@ from pairwright.tasks.sources import annotations
 from pairwright.tasks.sources.annotations import CAPTIONS, Record, read_texts, read_word
 from pairwright.tasks.sources.layouts import AnnotatedItem, DatasetLayout, Listed, layout_reader
 from pairwright.tasks.sources.manifests import ALL_ENDINGS, GZIPPED, LINES, stream_records
-from pairwright.tasks.sources.read_entry import EntryMetadata, path_below
+from pairwright.tasks.sources.read_entry import EXTENSIONS, EntryMetadata, path_below
 from pairwright.tasks.sources.reader import RefusedEntryError
 
 IMAGES = ("image", "image_path", "file_name", "path", "images")
-PAIRS = (("image1", "image2"), ("pre_image", "post_image"))
+PAIRS = (
+    *(("image1", "image2"), ("image_1", "image_2"), ("image_a", "image_b"), ("img1", "img2")),
+    *(("before", "after"), ("before_image", "after_image"), ("image_before", "image_after")),
+    *(("pre_image", "post_image"), ("first", "second"), ("first_image", "second_image")),
+)
+OTHER_FIELDS = (
+    *("caption1", "caption2", "instruction", "change_types", "no_change", "source", "scene"),
+    *("licence", "license", "group", "split", "id", "conversations"),
+)
+"""Fields that hold neither images nor texts about a difference."""
 TURNS = "conversations"
 """Field of conversations about images, which other readers read."""
-DIFFERENCES = ("difference", "differences", "change_caption")
+DIFFERENCES = (
+    *("difference", "differences", "change_caption", "sentence", "sentences", "description"),
+)
 LINE_ENDINGS = (*LINES, *(f"{ending}{GZIPPED}" for ending in LINES))
 LOOKED_AT = 100
 """Lines read to recognise a manifest, and to tell pairs from images."""
@@ -77,10 +92,31 @@ def _count_images(path: Path, folder: Path) -> tuple[int, str]:
                 raise record
             if TURNS in record:
                 return 0, f"{place}: holds a conversation"
-            return len(_images(record, folder)), ""
+            return len(_images(_with_plain_names(record), folder)), ""
         except RefusedEntryError as refused:
             fault = fault or f"{place}: {refused}"
     return 0, fault
+
+
+def _has_texts(path: str) -> bool:
+    """Return whether one of a local manifest's first pairs has a text about its difference."""
+    layout_path = Path(path)
+    if "://" in path or not layout_path.exists():
+        return False
+    files = [layout_path]
+    if layout_path.is_dir():
+        files = [file for file in sorted(layout_path.iterdir()) if _ends_as_manifest(file)]
+    for file in files:
+        for _, record in islice(stream_records(file), LOOKED_AT):
+            if not isinstance(record, RefusedEntryError):
+                named = _with_plain_names(record)
+                if _texts_about_pair(named, CAPTIONS, []):
+                    return True
+    return False
+
+
+def _ends_as_manifest(path: Path) -> bool:
+    return path.name.lower().endswith(ALL_ENDINGS)
 
 
 def _is_manifest(path: str, *, images: int) -> bool:
@@ -137,6 +173,7 @@ def _check_manifest(path: Path, folder: Path) -> None:
 
 
 def _entry(record: Record, layout: DatasetLayout, *, pairs: bool) -> AnnotatedItem:
+    record = _with_plain_names(record)
     images = _images(record, layout.images)
     if len(images) > 2:
         raise RefusedEntryError("more than two images", " ".join(images[:9]))
@@ -172,11 +209,38 @@ def _pair_metadata(
     return replace(
         metadata,
         origin="edit" if instruction else "given",
-        human_differences=read_texts(record, [*DIFFERENCES, *fields], remarks),
+        human_differences=_texts_about_pair(record, fields, remarks),
         instruction=instruction,
         change_types=types,
         may_be_identical=record.get("no_change") is True or types == ("no_change",),
     )
+
+
+def _texts_about_pair(record: Record, fields: Sequence[str], remarks: list[str]) -> tuple[str, ...]:
+    """Return people's texts about a pair: of the known fields, or of the only one with words."""
+    names = [*DIFFERENCES, *fields]
+    known = {*names, *IMAGES, *OTHER_FIELDS, *(name for pair in PAIRS for name in pair)}
+    if not any(record.get(name) for name in names):
+        others = {name: value for name, value in record.items() if name not in known}
+        worded = {value: name for name, value in others.items() if _has_words(value)}
+        if len(worded) == 1:
+            names = list(worded.values())
+    return read_texts(record, names, remarks)
+
+
+def _has_words(value: object) -> bool:
+    return isinstance(value, str) and " " in value.strip() and not _names_image(value)
+
+
+def _names_image(value: object) -> bool:
+    """Return whether a value ends like the name of an image file."""
+    return isinstance(value, str) and Path(value.strip().lower()).suffix in EXTENSIONS
+
+
+def _with_plain_names(record: Record) -> Record:
+    """Return a record that has each field in small letters with underscores, too."""
+    plain = {"_".join(name.lower().split()): value for name, value in record.items()}
+    return {**plain, **record}
 
 
 def _group(record: Record, remarks: list[str]) -> str:
@@ -198,7 +262,19 @@ def _images(record: Record, folder: Path) -> tuple[str, ...]:
         if value:
             paths = value if isinstance(value, list) else [value]
             return tuple(path_below(path, folder) for path in paths)
+    named = {
+        value: None for value in record.values() if _names_image(value) and _exists(value, folder)
+    }
+    if 1 <= len(named) <= 2:
+        return tuple(path_below(path, folder) for path in named)
     raise RefusedEntryError("names no image")
+
+
+def _exists(path: str, folder: Path) -> bool:
+    try:
+        return Path(path_below(path, folder)).is_file() or (folder / path).is_file()
+    except (RefusedEntryError, OSError):
+        return False
 
 
 READER = layout_reader(
@@ -217,6 +293,7 @@ PAIRS_READER = layout_reader(
     details=__doc__ or "",
     brings=(PairRow,),
     recognises=partial(_is_manifest, images=2),
+    has_texts=_has_texts,
 )
 OMNIDIFF = replace(
     PAIRS_READER,

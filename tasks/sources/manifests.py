@@ -10,6 +10,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,12 +23,15 @@ from pairwright.tasks.sources.annotations import (
     parse_record,
     stream_file_lines,
 )
+from pairwright.tasks.sources.read_entry import EXTENSIONS
 from pairwright.tasks.sources.reader import RefusedEntryError, describe_error
 
 LINES = (".jsonl", ".ndjson")
 LISTS = (".json",)
 TABLES = (".csv", ".tsv")
 PARQUET = (".parquet",)
+SEPARATORS = (",", ";", "\t")
+"""Of the columns of tables; the one that the first line has most often, commas if none."""
 GZIPPED = ".gz"
 ENDINGS = (*LINES, *LISTS, *TABLES)
 """Endings of manifests, each also with ``.gz``."""
@@ -56,7 +60,7 @@ def stream_records(path: Path) -> Iterator[Named]:
             if ending in LISTS:
                 yield from _stream_list(path, file)
             elif ending in TABLES:
-                yield from _stream_table(file, "\t" if ending == ".tsv" else ",")
+                yield from _stream_table(file)
             else:
                 yield from _stream_lines(file)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -93,10 +97,20 @@ def _stream_list(path: Path, file: BinaryIO) -> Iterator[Named]:
             yield f"record {number}", refused
 
 
-def _stream_table(file: BinaryIO, separator: str) -> Iterator[Named]:
-    """Yield the rows of a table with heads; empty cells are left out."""
+def _stream_table(file: BinaryIO) -> Iterator[Named]:
+    """Yield the rows of a table; empty cells are left out.
+
+    A first line that names an image is a row: its columns are "column 1", ...
+    """
     csv.field_size_limit(MAX_LINE_BYTES)
-    rows = csv.DictReader(_text_lines(file), delimiter=separator)
+    lines = _text_lines(file)
+    first = next(lines, "")
+    separator = max(SEPARATORS, key=first.count)
+    rows = csv.DictReader(chain([first], lines), delimiter=separator)
+    names = rows.fieldnames or ()
+    if any(Path(name.strip().lower()).suffix in EXTENSIONS for name in names):
+        columns = [f"column {number}" for number in range(1, len(names) + 1)]
+        rows = csv.DictReader(chain([first], lines), columns, delimiter=separator)
     while True:
         try:
             row = next(rows)

@@ -106,6 +106,7 @@ def _image_numbers(folder: Path, names: set[str]) -> list[str]:
 CLEVR_CHANGE = layout_reader(
     _list_clevr_change,
     kind="clevr-change",
+    has_texts=lambda _: True,
     about="CLEVR-Change: rendered pairs with captions, half of them distractors",
     example="clevr-change:data",
     details="""\
@@ -190,6 +191,7 @@ def _denies_change(text: str) -> bool:
 CLEVR_DC = layout_reader(
     _list_clevr_dc,
     kind="clevr-dc",
+    has_texts=lambda _: True,
     about="CLEVR-DC: rendered pairs from distant viewpoints with captions",
     example="clevr-dc:clevr-dc",
     details="""\
@@ -242,6 +244,7 @@ def _read_sentences(value: object) -> tuple[str, list[object]]:
 SPOT_THE_DIFF = layout_reader(
     _list_spot_the_diff,
     kind="spot-the-diff",
+    has_texts=lambda _: True,
     about="Spot-the-Diff: surveillance frames with sentences about their differences",
     example="spot-the-diff:spot-the-diff/data",
     details="""\
@@ -283,6 +286,7 @@ def _edit_pair(folder: str, value: object) -> AnnotatedItem:
 IMAGE_EDITING_REQUEST = layout_reader(
     _list_image_editing,
     kind="image-editing-request",
+    has_texts=lambda _: True,
     about="Image-Editing-Request: edited photographs with the requests",
     example="image-editing-request:dataset/adobe",
     details="""\

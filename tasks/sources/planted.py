@@ -162,6 +162,7 @@ def name_changes(first: SceneGraph, second: SceneGraph) -> tuple[str, ...]:
 
 READER = Reader(
     kind="planted",
+    has_graphs=True,
     about="photographs of a folder with rendered things planted into them: known differences",
     example="planted:PHOTOS",
     details=__doc__ or "",

@@ -56,6 +56,11 @@ class Reader:
     recognises: Callable[[str], bool] = lambda _: False
     """Function that returns whether a path without a kind is one of its sources; it may read names,
     not large files."""
+    has_texts: Callable[[str], bool] = lambda _: False
+    """Function that returns whether a source at a path has people's texts about differences; a
+    build then describes pairs by these, unless told otherwise."""
+    has_graphs: bool = False
+    """Whether its images have scene graphs, from which texts are composed."""
     needs_path: bool = True
     """Whether a path must follow the colon."""
     rows_per_shard: int = 64

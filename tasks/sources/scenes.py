@@ -84,6 +84,7 @@ def read_items(items: Sequence[ItemRow], source: SourceConfig) -> Iterator[Image
 
 READER = Reader(
     kind="scenes",
+    has_graphs=True,
     about="rendered table-top, room and street scenes with known truth",
     example="scenes:",
     details=__doc__ or "",

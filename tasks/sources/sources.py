@@ -93,3 +93,17 @@ def are_mined(config: SourceConfig) -> bool:
 def rows_per_shard(config: SourceConfig) -> int:
     """Return the items of a shard: the fewest that a source asks for."""
     return min(reader.rows_per_shard for reader in readers_of(config))
+
+
+def have_texts(config: SourceConfig) -> bool:
+    """Return whether a source has people's texts about differences."""
+    for source in split_sources(config):
+        reader = READERS.get(source.kind)
+        if reader and reader.has_texts(source.path):
+            return True
+    return False
+
+
+def have_graphs(config: SourceConfig) -> bool:
+    """Return whether the images of a source have scene graphs."""
+    return any(reader.has_graphs for reader in readers_of(config))

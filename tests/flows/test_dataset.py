@@ -1,9 +1,11 @@
 """The dataset as people open it: one way, for each of its versions."""
 
 import json
+import re
 import runpy
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -135,6 +137,7 @@ def test_a_version_of_another_release_is_refused_clearly(two: Path, tmp_path: Pa
 
 
 SCRIPT = Path(__file__).parents[2] / "docs/first_script.py"
+README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
 def test_it_opens_shows_exports_and_trains(
@@ -142,6 +145,7 @@ def test_it_opens_shows_exports_and_trains(
 ) -> None:
     shutil.copytree(rendered, tmp_path / "demo")
     monkeypatch.chdir(tmp_path)
+    pw.open("demo").train("sft", settings={"optimiser.max_steps": 1})  # as `make train` does
     names = runpy.run_path(str(SCRIPT))
     lines = SCRIPT.read_text().partition("import pairwright as pw")[2].strip().splitlines()
     assert len(lines) <= 10
@@ -152,6 +156,20 @@ def test_it_opens_shows_exports_and_trains(
         pq.read_metadata(path).num_rows for path in (tmp_path / "demo-trl").rglob("*.parquet")
     )
     assert rows == names["tally"].rows > 0
-    (run,) = pw.open("demo").runs()
-    assert run.finished
-    assert run.objective == "sft"
+    runs = {run.name: run for run in pw.open("demo").runs()}
+    assert set(runs) == {"sft", "one-epoch"}
+    assert runs["one-epoch"].finished
+    assert runs["one-epoch"].objective == "sft"
+
+
+def test_code_of_the_readme_runs_after_its_commands(
+    rendered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(rendered, tmp_path / "demo")
+    monkeypatch.chdir(tmp_path)
+    pw.open("demo").train("sft", settings={"optimiser.max_steps": 1})
+    (code,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert Path(names["run"].folder).name == "one-epoch"
+    assert (tmp_path / "pair.html").exists()

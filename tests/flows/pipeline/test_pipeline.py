@@ -2,16 +2,18 @@
 
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from pairwright.flows.pipeline.load_profile import load_profile, profile_names
-from pairwright.flows.pipeline.pipeline import Pipeline
+from pairwright.flows.pipeline.pipeline import Pipeline, with_source
 from pairwright.flows.pipeline.stages import GROUPS, STAGES, TABLES
 from pairwright.schemas.config import ExcludeConfig, Profile, RejectionsConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PairRow
 from pairwright.tasks.sources.readers import READERS
+from tests.fixtures.pictures import picture
 
 VECTORS = ["embeddings", "admitted", "neighbours", "similar_pairs"]
 STEPS = ["targets", "tags", "boxes", "masks", "elements", "removals", "inspected"]
@@ -114,6 +116,41 @@ def test_brought_pairs_are_not_mined() -> None:
     chosen_by_clip = inputs_of(CHOOSING)
     assert "embeddings" in chosen_by_clip
     assert "neighbours" not in chosen_by_clip
+
+
+def write_pairs(folder: Path, *, text: str) -> str:
+    for number, name in enumerate(("a.png", "b.png")):
+        (folder / name).write_bytes(picture(number))
+    path = folder / "pairs.csv"
+    path.write_text(f"before,after,sentence\na.png,b.png,{text}\n")
+    return str(path)
+
+
+def test_people_s_sentences_describe_their_pairs(tmp_path: Path) -> None:
+    source = write_pairs(tmp_path, text="The dog left.")
+    profile = with_source(load_profile("scenes"), [source])
+    assert profile.differences.writer == ("given",)
+    graphs = {"captions", "comparisons", "described", "edited", "targets", "tags", "elements"}
+    assert graphs.isdisjoint(inputs_of(profile))
+    assert {"differences", "retrieved", "rejections", "preferences"} <= set(inputs_of(profile))
+
+
+def test_writers_that_a_profile_names_stay(tmp_path: Path) -> None:
+    source = write_pairs(tmp_path, text="The dog left.")
+    profile = with_source(load_profile("scenes", ["differences.writer=served"]), [source])
+    assert profile.differences.writer == ("served",)
+
+
+def test_a_source_without_sentences_is_described_as_before(tmp_path: Path) -> None:
+    source = write_pairs(tmp_path, text="")
+    assert with_source(load_profile("scenes"), [source]).differences.writer == ("scene-graph",)
+
+
+def test_scenes_beside_sentences_are_composed(tmp_path: Path) -> None:
+    source = write_pairs(tmp_path, text="The dog left.")
+    profile = with_source(load_profile("scenes"), [source, "scenes:"])
+    assert profile.differences.writer == ("scene-graph", "given")
+    assert "captions" in inputs_of(profile)
 
 
 @pytest.mark.parametrize("enabled", [False, True])

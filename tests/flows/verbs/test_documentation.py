@@ -58,7 +58,8 @@ NOT_HERE = {
 BEFORE = {"docs/guides/evaluation.md": ["pairwright train demo --objective sft"]}
 """What a reader has done by then."""
 QUICK = "--set optimiser.max_steps=2 --set output.eval_steps=2"
-PLANTED = "--limit 2 --set planted.max_side=256 --set planted.samples_per_pixel=2"
+SMALL_PLANTED = "--set planted.max_side=256 --set planted.samples_per_pixel=2"
+PLANTED = f"--limit 2 {SMALL_PLANTED}"
 SERVES = re.compile(r"pairwright view ")
 BUILD_ALBUM = (
     "pairwright build PHOTOS --profile laptop "
@@ -89,6 +90,9 @@ def stands_for(weights, url):
     return {
         "http://127.0.0.1:8000/v1": url,
         "build PHOTOS --profile laptop": f"build PHOTOS --profile laptop {WIDE} {laptop} {one}",
+        "PHOTOS --planted 200 --profile laptop": (
+            f"PHOTOS --planted 2 --profile laptop {SMALL_PLANTED} {WIDE} {laptop} {one}"
+        ),
         "doctor --profile laptop": f"doctor --profile laptop {laptop}",
         "pairing=nouns": f"pairing=nouns --set nouns.model={REAL}",
         "--out demo": f"--out demo {SMALL}",
@@ -133,6 +137,7 @@ CAPTIONS = (
 def write_files(here):
     """Write what pages build from."""
     write_photographs(here / "PHOTOS", variants=2)
+    write_photographs(here / "MORE", variants=1)
     write_clip(here / "clips/walk.mp4")
     put_spot_the_diff(here / "spot-the-diff/data")
     names = sorted(path.name for path in (here / "PHOTOS").iterdir())
@@ -148,6 +153,7 @@ def write_files(here):
     (here / "predictions.jsonl").write_text(json.dumps(prediction))
     (here / "references.json").write_text(json.dumps({"1": ["the cup is gone", "there is no cup"]}))
     write_states(here)
+    write_outline(here / "annotated")
     files = ((name, (here / "PHOTOS" / name).read_bytes()) for name in names)
     write_tar(here / "tars/00000.tar", *files, (f"{Path(names[0]).stem}.txt", b"a cup"))
 
@@ -175,6 +181,22 @@ def write_states(here):
                 cv2.imwrite(str(path.with_suffix(".png")), (plot[:, :, :3] // 16).astype(np.uint8))
             else:
                 tifffile.imwrite(path, plot, photometric="minisblack", planarconfig="contig")
+
+
+def write_outline(folder):
+    """Write a photograph of a kiwi with its outline in COCO's layout."""
+    folder.mkdir()
+    photograph = skimage.data.coffee()
+    photograph[100:200, 150:250] = (150, 200, 60)
+    cv2.imwrite(str(folder / "kiwi.png"), photograph[:, :, ::-1])
+    square = [150, 100, 250, 100, 250, 200, 150, 200]
+    thing = {"image_id": 1, "category_id": 1, "segmentation": [square], "iscrowd": 0}
+    coco = {
+        "images": [{"id": 1, "file_name": "kiwi.png"}],
+        "categories": [{"id": 1, "name": "kiwi"}],
+        "annotations": [{**thing, "bbox": [150, 100, 100, 100]}],
+    }
+    (folder / "things.json").write_text(json.dumps(coco))
 
 
 def write_clip(path):
@@ -224,6 +246,7 @@ def look(desk, words, log):
     def address():
         return re.search(r"http://127\.0\.0\.1:\S+", log.read_text())
 
+    log.unlink(missing_ok=True)
     process = desk.start(f"{words} --port 0 --no-browser", log)
     url = wait_for(address, process, log)[0]
     with httpx2.Client(follow_redirects=True) as client:

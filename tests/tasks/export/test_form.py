@@ -13,7 +13,7 @@ GOOD = preference(1)
 TALK = (*GOOD.prompt, Turn(role="assistant", text="a"))
 SPOILT = (GOOD.images[0], b"\x89PNG broken")
 PREFERENCES = ("trl", "llamafactory", "ms-swift", "rlaif-v")
-CONVERSATIONS = (*PREFERENCES, "llava", "openai-batch")
+CONVERSATIONS = (*PREFERENCES, "llava", "openai-batch", "grpo")
 EDITS = ("edit", "omniedit")
 SIZED = ("omniedit", "fiftyone", "label-studio")
 ALL = (*CONVERSATIONS, *EDITS, "hf", "webdataset", "fiftyone", "label-studio")
@@ -46,6 +46,7 @@ def ask(text):
         ({"prompt": TALK}, CONVERSATIONS, TURNS),
         ({"prompt": (*GOOD.prompt, *GOOD.prompt)}, CONVERSATIONS, TURNS),
         ({"prompt": (*TALK, *GOOD.prompt)}, ("rlaif-v",), "the prompt has several turns"),
+        ({"graphs": None}, ("grpo",), "no scene graphs of one scene"),
         ({"edits": ()}, EDITS, "no instruction makes one image of the other"),
     ],
 )

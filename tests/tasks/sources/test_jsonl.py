@@ -231,6 +231,35 @@ def test_manifests_of_other_forms(folder, ending, packed) -> None:
     assert second.key == make_key(C)
 
 
+SENTENCE = "The dog left, at last."
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        f'image1,image2,difference\na.png,b.png,"{SENTENCE}"\n',
+        f'Before,After,Sentence\na.png,b.png,"{SENTENCE}"\n',
+        f"Image 1;Image 2;Text\na.png;b.png;{SENTENCE}\n",
+        f'a.png,b.png,"{SENTENCE}"\n',
+        f"links\trechts\tSatz\na.png\tb.png\t{SENTENCE}\n",
+        f"id;links;rechts;Satz;split\n7;a.png;b.png;{SENTENCE};test\n",
+    ],
+)
+def test_a_table_of_two_images_and_a_sentence_is_pairs(folder, table) -> None:
+    path = put(folder, "pairs.csv", table.encode())
+    assert recognise_source(str(path)) == f"jsonl-pairs:{path}"
+    first, second, pair = Source("jsonl-pairs", path).read()
+    assert (first.key, second.key) == (make_key(A), make_key(B))
+    assert (first.captions, pair.human_differences) == ((), (SENTENCE,))
+
+
+def test_words_under_two_unknown_heads_are_no_sentence(folder) -> None:
+    table = b"links,rechts,Satz,Notiz\na.png,b.png,The dog left.,by Rex himself\n"
+    path = put(folder, "pairs.csv", table)
+    pair = Source("jsonl-pairs", path).read()[2]
+    assert pair.human_differences == ()
+
+
 def test_absolute_paths_inside_the_folder(folder, tmp_path) -> None:
     put(tmp_path, "out.png", A)
     lines = [{"image": str(folder / "a.png")}, {"image": str(tmp_path / "out.png")}]
