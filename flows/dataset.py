@@ -467,10 +467,10 @@ class Dataset:
     def remove(
         self, keys: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = ""
     ) -> Removal:
-        """Remove images on request: they and everything made from them leave the next version.
+        """Remove images on request: they and everything made from them leave all versions at once.
 
-        ``album.remove(names=["holiday/beach.jpg"], reason="asked by mail")``, then
-        ``album.resume()``, ``album.gc()``
+        ``album.remove(names=["holiday/beach.jpg"], reason="asked by mail")``; ``album.gc()`` erases
+        them from the files.
         """
         return remove_images(open_version(self.folder), keys, names=names, reason=reason)
 

@@ -79,16 +79,16 @@ def write_decisions(folder: Folder, decisions: Sequence[Decision]) -> None:
             _replace(folder, names, _read(folder, names))
 
 
-def forget_decisions(folder: Folder, keep: Collection[str]) -> int:
-    """Delete all decisions about other keys; return the number of these keys.
+def forget_decisions(folder: Folder, keys: Collection[str]) -> int:
+    """Delete all decisions about some keys; return the number of keys that had one.
 
     Meanwhile other processes may only add files.
     """
     names = decision_files(folder)
     history = _read(folder, names)
-    removed_keys = {decision.key for decision in history if decision.key not in keep}
+    removed_keys = {decision.key for decision in history if decision.key in keys}
     if removed_keys:
-        remaining = [decision for decision in history if decision.key in keep]
+        remaining = [decision for decision in history if decision.key not in keys]
         _replace(folder, names, remaining)
     return len(removed_keys)
 

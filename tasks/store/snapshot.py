@@ -6,7 +6,7 @@ leave those out by the same rule as a build.
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -75,6 +75,21 @@ def part_files(snapshot: Snapshot) -> Iterator[str]:
     for name, stated in snapshot.content["stages"].items():
         table = table_folder(name, stated["fingerprint"])
         yield from (f"{table}/{part}" for part in (*stated["parts"], *stated["refused"]))
+
+
+def rename_parts(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return a version's content with other names of some parts, below the dataset's folder."""
+    stages: dict[str, Any] = {}
+    for name, stated in content["stages"].items():
+        table = table_folder(name, stated["fingerprint"])
+
+        def rename(part: str, table: str = table) -> str:
+            return names.get(f"{table}/{part}", part).rpartition("/")[2]
+
+        parts = {rename(part): count for part, count in stated["parts"].items()}
+        refused = [rename(part) for part in stated["refused"]]
+        stages[name] = {**stated, "parts": parts, "refused": refused}
+    return {**content, "stages": stages}
 
 
 def missing_files(folder: Folder, snapshot: Snapshot) -> list[str]:
