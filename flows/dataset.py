@@ -47,6 +47,7 @@ from pairwright.schemas.config import Profile
 from pairwright.schemas.decisions import Decisions
 from pairwright.tasks.store.decision_table import (
     Sorted,
+    describe_decisions,
     read_decision_file,
     read_decisions,
     sort_decisions,
@@ -423,7 +424,8 @@ class Dataset:
         decisions = read_decision_file(Path(file))
         with self.version.resolved() as (build, _):
             decided = sort_decisions(build, decisions)
-        write_decisions(self.folder, decided.known)
+            described = describe_decisions(build, decided.known)
+        write_decisions(self.folder, described)
         return decided
 
     def decisions(self) -> Decisions:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pairwright.schemas.arrow import R
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.decision_table import last_number
 from pairwright.tasks.store.files import Folder, numbered_files, read_sealed, seal
 from pairwright.tasks.store.index import Index, columns_without, open_index
 from pairwright.tasks.store.ledger import Counts
@@ -140,7 +141,12 @@ def write_snapshot(
         parent = latest.number if latest else None
         number = (parent or 0) + 1
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        header = {"version": number, "parent": parent, "created": created}
+        header = {
+            "version": number,
+            "parent": parent,
+            "created": created,
+            "decisions": last_number(build.folder),
+        }
         whole = {**header, **content}
         if build.folder.create(snapshot_file(number), seal(whole)):
             return Snapshot(number, whole)
