@@ -47,6 +47,7 @@ from pairwright.schemas.config import Profile
 from pairwright.schemas.decisions import Decisions
 from pairwright.tasks.store.decision_table import (
     Sorted,
+    describe_decisions,
     read_decision_file,
     read_decisions,
     sort_decisions,
@@ -423,7 +424,8 @@ class Dataset:
         decisions = read_decision_file(Path(file))
         with self.version.resolved() as (build, _):
             decided = sort_decisions(build, decisions)
-        write_decisions(self.folder, decided.known)
+            described = describe_decisions(build, decided.known)
+        write_decisions(self.folder, described)
         return decided
 
     def decisions(self) -> Decisions:
@@ -467,10 +469,10 @@ class Dataset:
     def remove(
         self, keys: Sequence[str] = (), *, names: Sequence[str] = (), reason: str = ""
     ) -> Removal:
-        """Remove images on request: they and everything made from them leave the next version.
+        """Remove images on request: they and everything made from them leave all versions at once.
 
-        ``album.remove(names=["holiday/beach.jpg"], reason="asked by mail")``, then
-        ``album.resume()``, ``album.gc()``
+        ``album.remove(names=["holiday/beach.jpg"], reason="asked by mail")``; ``album.gc()`` erases
+        them from the files.
         """
         return remove_images(open_version(self.folder), keys, names=names, reason=reason)
 

@@ -1,8 +1,10 @@
 """Decisions: people accept, reject or edit rows, or undo that; exports and trainings follow.
 
-A decision is about a preference, or about a pair and everything made from it. The latest decision
-about a key counts. Judgements of how alike a pair's images are suggest mining thresholds; no row
-depends on them.
+A decision is about a preference, or about a pair and everything made from it. The decision about a
+key that was stored last counts, whatever the clocks say. It outlives the row: when a growing
+dataset gives a preference another rejected text, and so another key, it stays rejected; a row of
+the same texts has the same decision. Judgements of how alike a pair's images are suggest mining
+thresholds; no row depends on them.
 """
 
 import unicodedata
@@ -23,7 +25,7 @@ from pydantic import (
 )
 
 from pairwright.schemas.control_tokens import find_token
-from pairwright.schemas.rows import Negative, PreferenceRow
+from pairwright.schemas.rows import Negative, PreferenceRow, make_key
 
 Verdict = Literal[
     "accept", "reject", "edit", "none", "near-identical", "fits", "unrelated", "unjudged"
@@ -82,7 +84,14 @@ class Decision(BaseModel):
     by: Annotated[str, Field(max_length=MOST_NAME), AfterValidator(refuse_controls)] = ""
     """Name of the annotator; empty: not stated."""
     at: Annotated[AwareDatetime, AfterValidator(lambda at: at.astimezone(UTC))]
-    """Time of the decision."""
+    """Time of the decision; the order of storing counts, not this."""
+    subject: str = ""
+    """Pair or image that the row is about. This and the next two are filled in when a decision is
+    stored; empty: by an earlier release."""
+    question: str = ""
+    """Hash of subject, prompt and chosen text of the row."""
+    texts: str = ""
+    """Hash of these and the rejected side."""
 
     @model_validator(mode="after")
     def _check_texts(self) -> Self:
@@ -99,8 +108,28 @@ class Decision(BaseModel):
 
     @property
     def sort_key(self) -> tuple[datetime, str]:
-        """Return the sort key of a decision; ties of time are broken the same way everywhere."""
+        """Return the sort key of decisions of earlier releases, which have no order."""
         return self.at, self.model_dump_json()
+
+    @property
+    def is_about_texts(self) -> bool:
+        """Return whether it is about a preference's texts, and is no judgement."""
+        return bool(self.question) and self.verdict not in JUDGEMENTS
+
+    def about(self, row: PreferenceRow) -> "Decision":
+        """Return the decision with what the row shows."""
+        question, texts = hash_texts(row)
+        return self.model_copy(
+            update={"subject": row.subject, "question": question, "texts": texts}
+        )
+
+
+def hash_texts(row: PreferenceRow) -> tuple[str, str]:
+    """Return the hash of a row's question (subject, prompt, chosen text), and of all its texts."""
+    turns = [turn.text for turn in row.prompt]
+    question = make_key("question", row.subject, *turns, row.chosen)
+    texts = make_key("texts", question, row.rejected, row.rejected_image_maker)
+    return question, texts
 
 
 def parse_decision(line: str | bytes, *, now: datetime | None = None) -> Decision:
@@ -133,14 +162,31 @@ class Decisions:
         default_factory=dict[str, Mapping[str, Verdict]]
     )
     """Latest judgement of each pair, by annotator."""
+    by_texts: Mapping[str, Decision] = field(default_factory=dict[str, Decision])
+    """Last decision about rows of the same texts, also a withdrawn one."""
+    by_question: Mapping[str, Decision] = field(default_factory=dict[str, Decision])
+    """Last decision about rows of the same subject, prompt and chosen text, likewise."""
 
     def __len__(self) -> int:
         return len(self.by_key)
 
     def decision_on(self, row: PreferenceRow) -> Decision | None:
-        """Return the decision that counts for a row: about itself, its source row or its pair."""
-        keys = (row.key, row.source_key, row.subject)
-        return next((self.by_key[key] for key in keys if key in self.by_key), None)
+        """Return the decision that counts for a row: about itself, its source row or its pair.
+
+        Without one, that about a row which it replaces: of the same texts, or a rejected one with
+        another rejected text.
+        """
+        for key in (row.key, row.source_key, row.subject):
+            if key in self.by_key:
+                return self.by_key[key]
+        if not self.by_question:
+            return None
+        question, texts = hash_texts(row)
+        same = self.by_texts.get(texts)
+        if same:
+            return same if same.verdict != "none" else None
+        replaced = self.by_question.get(question)
+        return replaced if replaced and replaced.verdict == "reject" else None
 
     def edit(self, row: PreferenceRow) -> PreferenceRow:
         """Return a row with its edited texts, if any."""
@@ -154,7 +200,10 @@ class Decisions:
     def without_edits(self) -> "Decisions":
         """Return the decisions without edits, for rows with texts that people did not see."""
         return replace(
-            self, by_key={key: one for key, one in self.by_key.items() if one.verdict != "edit"}
+            self,
+            by_key={key: one for key, one in self.by_key.items() if one.verdict != "edit"},
+            by_texts={},
+            by_question={},
         )
 
     def count_verdicts(self) -> dict[str, int]:
@@ -166,13 +215,22 @@ UNDECIDED = Decisions()
 
 
 def latest_decisions(decisions: Iterable[Decision]) -> Decisions:
-    """Return the latest decision per key and judgement per annotator, without withdrawn ones."""
-    ordered = sorted(decisions, key=lambda one: one.sort_key)
-    newest = {(one.key, one.by if one.verdict in JUDGEMENTS else None): one for one in ordered}
+    """Return the last decision per key and judgement per annotator, without withdrawn ones.
+
+    ``decisions`` are in the order in which they were stored.
+    """
+    newest: dict[tuple[str, str | None], Decision] = {}
+    by_texts: dict[str, Decision] = {}
+    by_question: dict[str, Decision] = {}
+    for decision in decisions:
+        place = (decision.key, decision.by if decision.verdict in JUDGEMENTS else None)
+        newest.pop(place, None)  # so that the dictionary keeps the order of the last ones
+        newest[place] = decision
+        if decision.is_about_texts:
+            by_texts[decision.texts] = decision
+            by_question[decision.question] = decision
     kept = [one for one in newest.values() if one.verdict not in ("none", "unjudged")]
-    judgements = sorted(
-        (one for one in kept if one.verdict in JUDGEMENTS), key=lambda one: one.sort_key
-    )
+    judgements = [one for one in kept if one.verdict in JUDGEMENTS]
     return Decisions(
         {one.key: one for one in kept if one.verdict not in JUDGEMENTS},
         {one.key: one.verdict for one in judgements},
@@ -180,6 +238,8 @@ def latest_decisions(decisions: Iterable[Decision]) -> Decisions:
             name: {one.key: one.verdict for one in judgements if one.by == name}
             for name in {o.by for o in judgements}
         },
+        by_texts,
+        by_question,
     )
 
 

@@ -13,15 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from pairwright.flows.training.version_tables import VersionTables
 from pairwright.flows.versions.version import Version, open_version
-from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
+from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError, TrainingError
 from pairwright.schemas.section import say_changes
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.manifest import MANIFEST
 from pairwright.tasks.store.snapshot import snapshot_numbers
+from pairwright.tasks.store.takedowns import last_takedown
 from pairwright.tasks.training.check_environment import count_launched
 from pairwright.tasks.training.find_model import require_packages
-from pairwright.tasks.training.freeze_rows import check_frozen_parts, count_frozen, count_reasons
+from pairwright.tasks.training.freeze_rows import (
+    check_frozen_parts,
+    count_about,
+    count_frozen,
+    count_reasons,
+    places_by_dataset,
+)
 from pairwright.tasks.training.mix_datasets import check_mixed
 from pairwright.tasks.training.objective import FrozenData, Job, Start
 from pairwright.tasks.training.objective_list import OBJECTIVES
@@ -137,6 +144,7 @@ def prepare_run(
         if not run.is_finished:
             check_mixed(run)
             check_frozen_parts(version.folder, run.rows)
+            _check_removed(version.folder, run)
             run.check_latest()
             objective.restore(start.config, run, tables)
         return prepared
@@ -162,6 +170,21 @@ def _own_version(run: Run, version: Version, *, is_chosen: bool) -> Version:
     if own in snapshot_numbers(version.folder):
         return open_version(version.folder, own)
     return version
+
+
+def _check_removed(folder: Folder, run: Run) -> None:
+    """Refuse to continue on rows about images that were removed from their dataset since."""
+    for dataset, places in places_by_dataset(folder, run.rows).items():
+        if not last_takedown(Folder(dataset)):
+            continue
+        with open_version(Folder(dataset)).resolved() as (build, _):
+            removed = set(build.ledger.removed_keys)
+        count = count_about(Folder(dataset), places, removed)
+        if count:
+            raise TrainingError(
+                f"{run.folder}: {count:,} of its rows are about images that were removed on "
+                "request. Train again with another --name, and delete this run"
+            )
 
 
 def _check_same(run: Run, config: TrainConfig) -> None:

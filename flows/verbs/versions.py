@@ -95,9 +95,10 @@ def remove(
 ) -> None:
     """Remove images on request.
 
-    They and everything made from them leave the next version, and with `gc` the files. The same
-    bytes stay out if the source has them again. Files with nearly the same content are other
-    images: exclude those with `pairwright build --exclude`. Without an image, lists the removals.
+    They and everything made from them leave all versions at once, and with `gc` the files; all
+    other rows stay. The same bytes stay out if the source has them again. Files with nearly the
+    same content are other images: exclude those with `pairwright build --exclude`. Without an
+    image, lists the removals.
     """
     opened = options.open_dataset(dataset)
     if not (keys or name):
@@ -111,12 +112,12 @@ def remove(
         print(f"{key} is not in the newest version; it stays out if the source has it later")
     if removal.rows:
         counts = ", ".join(f"{table} {count:,}" for table, count in removal.rows.items())
-        print(f"Rows to leave: {counts}")
+        print(f"Rows that leave: {counts}")
     if removal.keys:
         quoted = shlex.quote(dataset)
         print(f"{len(removal.keys):,} images are removed (entry {removal.number} of the list).")
-        print(f"To publish a version without them: pairwright resume {quoted}")
-        print(f"Then, to delete their files: pairwright gc {quoted}")
+        print("No export, training, report or page of any version holds them from now on.")
+        print(f"To erase them from the files: pairwright gc {quoted}")
 
 
 @app.command(epilog="Examples: `pairwright gc dataset --dry-run`, `pairwright gc dataset --keep 3`")
@@ -129,8 +130,9 @@ def gc(
 ) -> None:
     """Delete files that neither a kept version nor the current state needs.
 
-    Parts and versions that hold a removed image are deleted as well. Nothing is deleted while a
-    build or a reader is running; on an object store, which has no locks, make sure of that
+    Removed images are erased: parts that hold one are written again without it, a version that
+    names these is published, and older versions that hold one are deleted. Nothing is deleted while
+    a build or a reader is running; on an object store, which has no locks, make sure of that
     yourself. Exports elsewhere are out of reach.
     """
     from pairwright.flows.building.progress import show_steps
@@ -145,18 +147,15 @@ def gc(
         )
     if collected.swept and not dry_run:
         print(
-            "Nothing of the removed images is left in the tables. "
+            "Nothing of the removed images is left in the tables, but keys of their rows. "
             "Exports elsewhere are out of reach."
         )
     if collected.untouched:
         folders = ", ".join(collected.untouched)
         print(
-            f"Not touched, may hold parts of them: {folders}. Write pages again (`pairwright\n"
-            "report`), delete trainings or train again. A model may have learnt from them."
+            f"Not touched, may hold parts of them: {folders}. Delete trainings or train again. "
+            "A model may have learnt from them."
         )
-    if collected.blocked:
-        print(f"error: removed images are still in the files: {collected.blocked}", file=sys.stderr)
-        raise typer.Exit(options.UNFINISHED)
 
 
 def _print_deleted(collected: "Collected", *, dry_run: bool) -> None:

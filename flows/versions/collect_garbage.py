@@ -2,30 +2,33 @@
 
 Mark and sweep: the files of the current tables, of kept versions and of unfinished trainings are
 live; the other files of the tables are deleted. Never while a build or a reader is running (an
-object store has no locks). Once a version without the removed images is published, versions that
-hold anything of them are deleted as well, and all unused parts.
+object store has no locks). Parts with rows about removed images are written again without these
+rows' content; all other rows stay as they are. A version that names the new parts is published,
+older versions that hold removed images are deleted, then the old parts. Neither the source nor a
+model is needed.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pairwright.flows.pipeline.stages import BY_NAME
 from pairwright.flows.versions.version import open_present, open_version
 from pairwright.schemas.errors import PairwrightError
 from pairwright.schemas.rows import make_key
+from pairwright.tasks.mining.admit_images import erase_references
 from pairwright.tasks.store import garbage
 from pairwright.tasks.store.decision_table import forget_decisions
 from pairwright.tasks.store.files import Folder
-from pairwright.tasks.store.open_tables import RECORD, Build, alone, read_record
+from pairwright.tasks.store.open_tables import RECORD, Build, Snapshot, alone, read_record
 from pairwright.tasks.store.snapshot import (
-    latest_snapshot,
     part_files,
     read_snapshot,
+    rename_parts,
     snapshot_numbers,
+    write_snapshot,
 )
-from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.store.takedowns import (
     last_unswept,
     read_takedowns,
@@ -39,7 +42,6 @@ OWN = ("tables", "snapshots", "takedowns", "decisions", "work", "journals", "exc
 """Folders of a dataset that are cleaned up; others are not touched."""
 OUTDATED = "there are newer ones"
 HOLDS_REMOVED = "it holds removed images"
-SHARES_PARTS = "its parts also hold rows of other versions, which may be of removed images"
 UNCHECKED = "it may hold removed images, which cannot be checked"
 
 
@@ -51,7 +53,6 @@ class Collected:
     live: garbage.LiveFiles
     kept: list[int]
     gone: dict[int, str]  # deleted versions, with reasons
-    blocked: str = ""  # why removed images cannot be deleted yet
     swept: int = 0  # last removal that is gone from the tables completely; 0: none
     # unfinished trainings that cannot continue, since rows of theirs are deleted
     broken: Sequence[str] = ()
@@ -74,103 +75,125 @@ def collect_garbage(
         if removal and not dry_run:
             for run in _list_runs(folder):
                 stack.enter_context(run.lock_run())
-        collected = _plan_collection(folder, keep, removal)
+        removed = _find_removed(folder) if removal else Removed()
+        if removed.places and not dry_run:
+            _erase(folder, removed, removal)
+        collected = _plan_collection(folder, keep, removed, removal)
         if dry_run:
             return collected
         for done, freed in enumerate(garbage.carry_out(folder, collected.plan), 1):
             collected.freed += freed
             if watch:
                 watch(done, collected.plan.step_count)
-        if collected.swept:
-            forget_decisions(folder, collected.live.keys)
-            write_swept(folder, collected.swept)
+        if removal:
+            forget_decisions(folder, removed.keys)
+            _clean_excluded(folder)
+            write_swept(folder, removal)
     return collected
 
 
-def _plan_collection(folder: Folder, keep: int | None, removal: int) -> Collected:
+@dataclass(kw_only=True)
+class Removed:
+    """Rows about removed images in the files of a dataset."""
+
+    places: dict[str, set[int]] = field(default_factory=dict[str, set[int]])  # rows by part
+    keys: set[str] = field(default_factory=set[str])  # images, and rows about them
+
+    def add(self, build: Build) -> None:
+        """Add the rows of a resolved build."""
+        for path, rows in garbage.find_removed(build).items():
+            self.places.setdefault(path, set()).update(rows)
+        self.keys.update(build.ledger.removed_keys)
+
+
+def _find_removed(folder: Folder) -> Removed:
+    """Return the rows about removed images of the newest version and the current tables."""
+    removed = Removed()
+    for version in (open_version(folder), open_present(folder)):
+        with version.resolved() as (build, _):
+            removed.add(build)
+    return removed
+
+
+def _erase(folder: Folder, removed: Removed, removal: int) -> None:
+    """Write parts without removed images, and publish a version that names these."""
+    names: dict[str, str] = {}
+    for path, rows in removed.places.items():
+        names[path] = garbage.erase_rows(folder, path, rows, takedown=removal)
+    newest = open_version(folder)
+    if newest.snapshot is None:
+        return
+    content = rename_parts(newest.snapshot.content, names)
+    renamed = replace(newest, snapshot=Snapshot(newest.number, content))
+    with renamed.opened(with_off=True) as build:
+        done = [(planned, build.resolve(planned)) for planned in renamed.stages]
+        write_snapshot(build, done, record=renamed.record)
+
+
+def _clean_excluded(folder: Folder) -> None:
+    """Delete removed images from the sets of images to exclude."""
+    for name in folder.folders("excluded"):
+        if not folder.exists(f"excluded/{name}/{RECORD}"):
+            continue
+        excluded = Folder(f"{folder.url.rstrip('/')}/excluded/{name}")
+        collect_garbage(excluded, keep=None, dry_run=False)
+        erase_references(excluded, removed_by(read_takedowns(excluded)))
+
+
+def _plan_collection(folder: Folder, keep: int | None, removed: Removed, removal: int) -> Collected:
     """Return what to delete; ``removal`` is the last removal on request that may have left rows."""
     numbers = snapshot_numbers(folder)
     newest_numbers = numbers[-keep:] if keep else numbers
     gone = {number: OUTDATED for number in numbers if number not in newest_numbers}
     live = garbage.LiveFiles()
-    tables, unfinished = _mark_current(folder, live)
-    blocked = _say_blocked(folder, removal, unfinished=unfinished) if removal else ""
-    purges = bool(removal) and not blocked
-    if purges:
-        gone.update(_mark_clean_versions(folder, newest_numbers, live))
-    else:
-        _mark_versions(folder, newest_numbers, live)
-        _mark_runs(folder, live)
-    if unfinished and not purges:
+    tables, unfinished = _mark_current(folder, live, without=removed.places)
+    if removal:
+        gone.update(_find_holding(folder, newest_numbers, removed))
+    kept = [number for number in newest_numbers if number not in gone]
+    _mark_versions(folder, kept, live)
+    _mark_runs(folder, live)
+    if unfinished:
         _mark_tables(folder, tables, live)
-    tables += _mark_extra_tables(
-        folder, live, strictly=purges, everything=unfinished and not purges
-    )
+    tables += _mark_extra_tables(folder, live, strictly=bool(removal), everything=unfinished)
+    live.files -= removed.places.keys()
     return Collected(
-        plan=_sweep(folder, live, sorted(gone), tables, purges=purges),
+        plan=_sweep(folder, live, sorted(gone), tables, purges=bool(removal)),
         live=live,
-        kept=[number for number in newest_numbers if number not in gone],
+        kept=kept,
         gone=dict(sorted(gone.items())),
-        blocked=blocked,
-        swept=removal if purges else 0,
-        broken=_list_broken_runs(folder, live) if purges else (),
+        swept=removal,
+        broken=_list_broken_runs(folder, live) if removal else (),
         untouched=[name for name in folder.folders("") if name not in OWN] if removal else (),
     )
 
 
-def _mark_current(folder: Folder, live: garbage.LiveFiles) -> tuple[list[str], bool]:
+def _mark_current(
+    folder: Folder, live: garbage.LiveFiles, *, without: Collection[str]
+) -> tuple[list[str], bool]:
     """Mark the files of the current tables; return these, and whether rows are unfinished."""
-    with open_present(folder).resolved() as (build, stages):
+    with open_present(folder).resolved(without=without) as (build, stages):
         live.mark_build(build)
     unfinished = any(counts.pending for _, counts in stages)
     return [planned.table_path for planned, _ in stages], unfinished
 
 
-def _say_blocked(folder: Folder, removal: int, *, unfinished: bool) -> str:
-    """Return why files of removed images cannot be deleted yet, and what to do; empty: they can."""
-    resume = f"pairwright resume {folder.url}"
-    if unfinished:
-        return f"rows are unfinished without the removed images. First run: {resume}"
-    newest = latest_snapshot(folder)
-    if newest and newest.content.get("takedowns", 0) < removal:
-        return (
-            f"version {newest.number}, the newest, is from before the removal. First publish one "
-            f"without the removed images: {resume}"
-        )
-    return ""
-
-
-def _mark_clean_versions(
-    folder: Folder, numbers: Sequence[int], live: garbage.LiveFiles
+def _find_holding(
+    folder: Folder, numbers: Sequence[int], removed: Removed
 ) -> Iterator[tuple[int, str]]:
-    """Mark the files of versions without removed images; yield the other versions with reasons."""
-    removed = list(removed_by(read_takedowns(folder)))
-    for number in numbers:
-        is_newest = number == numbers[-1]
+    """Yield the versions with parts that hold removed images, each with the reason.
+
+    Not the newest one, which is published without them.
+    """
+    for number in numbers[:-1]:
+        if not removed.places.keys().isdisjoint(part_files(read_snapshot(folder, number))):
+            yield number, HOLDS_REMOVED
+            continue
         try:
-            with open_version(folder, number).resolved() as (build, stages):
-                planned = [stage for stage, _ in stages]
-                if _holds_removed(build, planned, removed):
+            with open_version(folder, number).resolved() as (build, _):
+                if garbage.find_removed(build):
                     yield number, HOLDS_REMOVED
-                elif not is_newest and _has_stale_rows(build, planned):
-                    yield number, SHARES_PARTS
-                else:
-                    live.mark_build(build)
         except PairwrightError as error:
-            if is_newest:
-                raise
             yield number, f"{UNCHECKED}: {error}"
-
-
-def _holds_removed(build: Build, planned: Sequence[Planned], removed: Sequence[str]) -> bool:
-    """Return whether a version has rows of removed images."""
-    readers = [stage.stage.name for stage in planned if stage.reads_source]
-    return any(garbage.holds_one(build.ledger, name, removed) for name in readers)
-
-
-def _has_stale_rows(build: Build, planned: Sequence[Planned]) -> bool:
-    """Return whether the parts of a version hold rows that it does not count."""
-    return any(build.ledger.has_stale(stage.stage.name) for stage in planned)
 
 
 def _mark_versions(folder: Folder, numbers: Sequence[int], live: garbage.LiveFiles) -> None:

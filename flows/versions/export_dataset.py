@@ -1,11 +1,11 @@
 """Export a version of a dataset: open its tables, and pass its rows to the exporter."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pairwright.flows.versions.version import Version
 from pairwright.schemas.errors import ConfigError
@@ -32,6 +32,7 @@ from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.find_model import require_packages
 from pairwright.tasks.training.tiny_model import write_tiny_model
 
+Rows = TypeVar("Rows")
 TEXTS = ("What differs between the two images?", "A red ball is new; nothing else has changed.")
 """Training texts of a tiny processor's tokenizer, which encodes unseen text as bytes."""
 
@@ -81,7 +82,14 @@ def export_dataset(
             groups = stream_preferences(build, writers[-1], about_pairs)
         else:
             groups = stream_table(build, tables, chosen.reads, decisions)
+        groups = _stop_at_removal(groups, build)
         return export_rows(groups, Path(target), order=options, watch=watch)
+
+
+def _stop_at_removal(groups: Iterable[Rows], build: Build) -> Iterator[Rows]:
+    """Yield all groups; raise ``StoreError`` at the end if images were removed meanwhile."""
+    yield from groups
+    build.check_removals()
 
 
 def _load_verifier(form: Form) -> Any:

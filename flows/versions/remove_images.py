@@ -1,7 +1,7 @@
-"""Remove images from a dataset on request: an entry in a list, which the next build reads.
+"""Remove images from a dataset on request: an entry in a list by which every reader filters.
 
-The tables do not change at once: the next build makes the parts that hold removed images again
-without them. ``collect_garbage`` then deletes the old ones.
+It holds at once, for all versions, without a build. The pages of the last report, which may show
+the images, are deleted. ``collect_garbage`` then erases the images from the files.
 """
 
 import re
@@ -12,12 +12,14 @@ from pairwright.flows.versions.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.garbage import files_below
 from pairwright.tasks.store.lineage import count_reached, follow, keys_like
-from pairwright.tasks.store.open_tables import Build, read_record
+from pairwright.tasks.store.open_tables import RECORD, Build, read_record
 from pairwright.tasks.store.snapshot import stream_live
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.store.takedowns import read_takedowns, removed_by, write_takedown
 
+REPORT_PAGE = "report/index.html"
 KEY = re.compile(r"[0-9a-f]{1,32}")
 KEY_LENGTH = 32
 NAMED = 5  # maximum keys that are named if several begin with a prefix
@@ -51,7 +53,14 @@ def remove_images(
         new = [key for key in keys if key not in removed]
         seeds = [(table, key) for key in new if keys_like(build.ledger, table, key)]
         links = follow(build, seeds, "made of it")
-        number = write_takedown(folder, new, reason=reason).number if new else 0
+        number = 0
+        if new:
+            number = write_takedown(folder, new, reason=reason).number
+            for excluded in folder.folders("excluded"):
+                if folder.exists(f"excluded/{excluded}/{RECORD}"):
+                    url = f"{folder.url.rstrip('/')}/excluded/{excluded}"
+                    write_takedown(Folder(url), new, reason=reason)
+            _delete_report(folder)
         return Removal(
             number=number,
             keys=new,
@@ -59,6 +68,13 @@ def remove_images(
             unknown=[key for key in new if (table, key) not in seeds],
             rows=count_reached(links, seeds),
         )
+
+
+def _delete_report(folder: Folder) -> None:
+    """Delete the pages of the last report."""
+    if folder.exists(REPORT_PAGE):
+        for name in list(files_below(folder, REPORT_PAGE.partition("/")[0])):
+            folder.delete(name)
 
 
 def list_removed(folder: Folder) -> list[tuple[str, str, str]]:

@@ -47,9 +47,11 @@ def report_dataset(version: Version, *, pairs: int) -> ReportPages:
         if folder.is_local:
             with replacing(Path(folder.path(REPORT))) as target:
                 shown = write_report(build, target, subject=subject)
+                build.check_removals()
             return ReportPages(page=folder.path(page), pairs=shown)
         with tempfile.TemporaryDirectory(prefix="pairwright-") as target:
             shown = write_report(build, Path(target), subject=subject)
+            build.check_removals()
             _upload(Path(target), folder)
     return ReportPages(page=f"{folder.url.rstrip('/')}/{page}", pairs=shown)
 
@@ -125,7 +127,7 @@ def view_dataset(
             )
 
         keys = Keys(int(listener.getsockname()[1]))
-        opening = Opening(make_pages, keys)
+        opening = Opening(make_pages, keys, build.check_removals)
         ready(keys.page_url(keys.entry), keys.page_url(next(iter(keys.once))))
         with contextlib.suppress(KeyboardInterrupt):
             serve_pages(opening, keys, listener)

@@ -6,7 +6,7 @@ that it calls.
 """
 
 import tempfile
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ from pairwright.tasks.store.index import Index, open_index_file, write_index
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.open_tables import Build, Snapshot, read_record
 from pairwright.tasks.store.stage import Planned, Stage, plan_stage
-from pairwright.tasks.store.takedowns import read_takedowns
+from pairwright.tasks.store.takedowns import last_takedown
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
     registry.group: registry for registry in (READERS, EMBEDDERS, VALIDATORS, BY_NAME)
@@ -55,8 +55,8 @@ class Version:
     snapshot: Snapshot | None = None  # ``None``: the current tables
     items: Sequence[str] = ()  # the parts that list the source, in its order
     limit: int | None = None  # first N images of the source; ``None``: all
-    _indexes: dict[str, Index] = field(
-        default_factory=dict[str, Index], init=False, compare=False, repr=False
+    _indexes: dict[tuple[str, int], Index] = field(
+        default_factory=dict[tuple[str, int], Index], init=False, compare=False, repr=False
     )
 
     @classmethod
@@ -124,8 +124,17 @@ class Version:
         tables = ", ".join(planned.stage.name for planned in self.planned)
         raise ConfigError(f"{self.folder.url}: has no table {table}. It has {tables}")
 
-    def opened(self, extra: Sequence[Planned] = (), *, with_off: bool = False) -> Build:
-        """Return the build of its tables and of extra ones, not entered or resolved yet."""
+    def opened(
+        self,
+        extra: Sequence[Planned] = (),
+        *,
+        with_off: bool = False,
+        without: Collection[str] = (),
+    ) -> Build:
+        """Return the build of its tables and of extra ones, not entered or resolved yet.
+
+        ``without``: parts of the current tables that are not read.
+        """
         run = self.profile.run
         planned = self.stages if with_off else self.planned
         sizes: dict[str, int] = {}
@@ -139,14 +148,19 @@ class Version:
             run.rows_per_shard,
             {**sizes, **run.rows_per_shard_of},
             self.snapshot,
+            without,
         )
 
     @contextmanager
     def resolved(
-        self, extra: Sequence[Planned] = (), *, with_off: bool = False
+        self,
+        extra: Sequence[Planned] = (),
+        *,
+        with_off: bool = False,
+        without: Collection[str] = (),
     ) -> Generator[Resolved]:
         """Open its tables and extra ones, with every stage counted, without running anything."""
-        with self.opened(extra, with_off=with_off) as build:
+        with self.opened(extra, with_off=with_off, without=without) as build:
             stages = self.resolve(build, self.stages if with_off else self.planned)
             for planned in extra:
                 stages.append((planned, build.resolve(planned)))
@@ -161,7 +175,7 @@ class Version:
         for stage in planned:
             name = stage.stage.name
             counts = build.resolve(stage)
-            if self.snapshot:
+            if self.snapshot and self.snapshot.takedowns == build.takedowns:
                 stated = self.snapshot.content["stages"][name]
                 if dict(build.ledger.live_parts(name)) != stated["parts"]:
                     stated_rows = sum(stated["parts"].values())
@@ -176,8 +190,11 @@ class Version:
         return resolved
 
     def stage_counts(self) -> list[Counts]:
-        """Return the counts of each stage, of the version or of the current tables."""
-        if self.snapshot is None:
+        """Return the counts of each stage, of the version or of the current tables.
+
+        A version counts anew if images were removed after it was published.
+        """
+        if self.snapshot is None or self.snapshot.takedowns != last_takedown(self.folder):
             with self.resolved(with_off=True) as (_, stages):
                 return [counts for _, counts in stages]
         return self._counts_in(self.snapshot)
@@ -188,9 +205,7 @@ class Version:
         ``None`` if they are not, or if rows are unfinished, since it does not state their reasons.
         """
         content = newest.content
-        takedowns = read_takedowns(self.folder)
-        last_takedown = takedowns[-1].number if takedowns else 0
-        if [*self.items] != content["items"] or content["takedowns"] != last_takedown:
+        if [*self.items] != content["items"] or newest.takedowns != last_takedown(self.folder):
             return None
         if all(self._is_stated(planned, content["stages"]) for planned in self.stages):
             return self._counts_in(newest)
@@ -217,8 +232,9 @@ class Version:
 
         Settles only the stages that lead to it, and writes nothing.
         """
-        if table in self._indexes:
-            return self._indexes[table]
+        state = (table, last_takedown(self.folder))
+        if state in self._indexes:
+            return self._indexes[state]
         last = self.find_stage(table)
         needed = {table}
         leading: list[Planned] = []
@@ -232,8 +248,8 @@ class Version:
             # before the index, which streams from the ledger
             names = build.ledger.part_names(table)
             write_index(file, build.ledger.index(table), names)
-            self._indexes[table] = open_index_file(file, self.folder, last.table_path)
-        return self._indexes[table]
+            self._indexes[state] = open_index_file(file, self.folder, last.table_path)
+        return self._indexes[state]
 
     def plan_extra(
         self, stage: Stage, config: Section, *, after: Sequence[Planned] = ()

@@ -10,7 +10,7 @@ images, and for near-duplicates also their vectors.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pairwright.schemas.arrow import no_rows, schema_of
@@ -323,7 +324,8 @@ class DuplicateSearch:
 def write_references(build: Build, embeddings: Planned, images: Planned) -> str:
     """Write the excluded set that a finished build embedded; return the file's name.
 
-    The name is a hash of the content.
+    The name is a hash of the content. It stays when images are removed on request, so that nothing
+    is built again.
     """
     live = find_live(build, images, ImageRow, without=("image", "graph"))
     names = {row.key: row.name for row in live}
@@ -332,11 +334,44 @@ def write_references(build: Build, embeddings: Planned, images: Planned) -> str:
     table = pa.concat_tables(tables).sort_by(order)
     subjects = table.column("subject").to_pylist()
     column = pa.array([names[key] for key in subjects], pa.string())
-    named = table.append_column("name", column)
-    data = _to_arrow(named.combine_chunks())
+    named = table.append_column("name", column).combine_chunks()
+    removed = build.ledger.removed_keys
+    for name in build.folder.names("", ".arrow") if removed else ():
+        erased = _erase_images(_read_table(build.folder, name), removed)
+        if erased.filter(pc.field("name") != "").combine_chunks().equals(named):
+            build.folder.write(name, _to_arrow(erased))
+            return name
+    data = _to_arrow(named)
     name = f"references-{make_key(data)[:16]}.arrow"
     build.folder.write(name, data)
     return name
+
+
+def erase_references(folder: Folder, removed: Collection[str]) -> None:
+    """Erase removed images from the excluded sets in a folder."""
+    for name in folder.names("", ".arrow"):
+        erased = _erase_images(_read_table(folder, name), removed)
+        folder.write(name, _to_arrow(erased))
+
+
+def _erase_images(table: pa.Table, removed: Collection[str]) -> pa.Table:
+    """Return an excluded set with neither name nor vector of some images."""
+    is_removed = np.isin(table.column("subject").to_pylist(), list(removed))
+    erased: dict[str, pa.Array] = {}
+    for name in ("name", "vector"):
+        field = table.schema.field(name)
+        values = table.column(name).to_pylist()
+        for position in np.flatnonzero(is_removed).tolist():
+            values[position] = "" if name == "name" else [0] * len(values[position])
+        erased[name] = pa.array(values, field.type)
+    for name, column in erased.items():
+        index = table.schema.get_field_index(name)
+        table = table.set_column(index, table.schema.field(index), column)
+    return table
+
+
+def _read_table(folder: Folder, name: str) -> pa.Table:
+    return pa.ipc.open_file(pa.BufferReader(folder.read(name))).read_all()
 
 
 def _to_arrow(table: pa.Table) -> bytes:
@@ -351,8 +386,7 @@ def _to_arrow(table: pa.Table) -> bytes:
 def _read_references(path: str) -> ExcludedVectors:
     """Return an excluded set; every image has every embedder, in the same order."""
     folder, _, file = path.rpartition("/")
-    data = Folder(folder).read(file)
-    table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
+    table = _read_table(Folder(folder), file).filter(pc.field("name") != "")
     embedders = table.column("embedder").to_numpy()
     spaces: dict[str, NDArray[np.float32]] = {}
     names: list[str] = []

@@ -14,7 +14,8 @@ Memory: the features of all candidates of a shard, in float32.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from pairwright.schemas.rows import Dropped, EmbeddingRow, NeighbourRow, PairRow
 from pairwright.tasks.mining.cluster import spectral_labels
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.store.stage import Stage, Uses
-from pairwright.tasks.store.vectors import Vectors
+from pairwright.tasks.store.vectors import KEY_TYPE, Vectors
 
 UNRELATED = 5
 """Number of neighbours after the group that give the mean distance of unrelated images."""
@@ -115,7 +116,7 @@ def pair_neighbours(
     vectors: Mapping[str, Vectors],
 ) -> Iterator[PairRow | Dropped]:
     """Yield the pairs of each anchor, or one ``Dropped`` with the reason why there is none."""
-    results = [_filter_neighbours(row, config, vectors) for row in rows]
+    results = [_filter_neighbours(_without_removed(row, vectors), config, vectors) for row in rows]
     sets = [result for result in results if isinstance(result, Candidates)]
     labels = iter(_cluster(sets, config, vectors))
     for result in results:
@@ -123,6 +124,18 @@ def pair_neighbours(
             yield result
         else:
             yield from _pairs(result, next(labels), config=config, vectors=vectors)
+
+
+def _without_removed(row: NeighbourRow, vectors: Mapping[str, Vectors]) -> NeighbourRow:
+    """Return an anchor's neighbours that have vectors: an image removed on request has none."""
+    embedded = vectors[row.embedders[0]].keys
+    neighbours: list[tuple[str, ...]] = []
+    similarities: list[tuple[float, ...]] = []
+    for keys, values in zip(row.neighbours, row.similarities, strict=True):
+        is_kept = np.isin(np.array(keys, dtype=KEY_TYPE), embedded)
+        neighbours.append(tuple(compress(keys, is_kept)))
+        similarities.append(tuple(compress(values, is_kept)))
+    return replace(row, neighbours=tuple(neighbours), similarities=tuple(similarities))
 
 
 def _filter_neighbours(

@@ -32,6 +32,7 @@ from pairwright.tasks.store.decision_table import (
     KeptFilter,
     Sorted,
     decision_files,
+    describe_decisions,
     keep_filter,
     read_decisions,
     read_filters,
@@ -212,7 +213,8 @@ class BrowsePages:
         with self._lock:
             signed = [decision.model_copy(update={"by": self.annotator}) for decision in decisions]
             sorted_decisions = self.cards.sort(signed)
-            write_decisions(self.tables.build.folder, sorted_decisions.known)
+            build = self.tables.build
+            write_decisions(build.folder, describe_decisions(build, sorted_decisions.known))
         return sorted_decisions
 
 

@@ -114,8 +114,15 @@ class Opening:
     Until its pages are made in the background, it answers with a waiting page.
     """
 
-    def __init__(self, make: Callable[[Workshop], BrowsePages], keys: Keys) -> None:
+    def __init__(
+        self,
+        make: Callable[[Workshop], BrowsePages],
+        keys: Keys,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Make the pages in the background; ``check`` raises where they may not be shown."""
         self.workshop = Workshop()
+        self._check = check
         self._make_pages = make
         self._keys = keys
         self._open()
@@ -136,6 +143,7 @@ class Opening:
     ) -> None:
         """Answer a request (ASGI)."""
         try:
+            self._check()
             answer = self._open() or HTMLResponse(WAIT, headers={"Refresh": "1"})
         except StoreError as error:
             answer = PlainTextResponse(f"{error}\n", 500)

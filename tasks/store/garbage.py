@@ -5,6 +5,7 @@ A kill at any moment leaves every kept version complete and no row unfinished, a
 does the rest: versions are deleted first, then files.
 """
 
+import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,18 +13,27 @@ from pathlib import Path
 
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow
 from pairwright.tasks.store.files import TEMPORARY, Folder
-from pairwright.tasks.store.ledger import COLLECTION, Ledger
+from pairwright.tasks.store.ledger import COLLECTION
 from pairwright.tasks.store.open_tables import Build, journals_of, table_folders
-from pairwright.tasks.store.part import Part, read_part_columns
+from pairwright.tasks.store.part import (
+    Part,
+    describe_part,
+    encode_part,
+    read_about,
+    read_part,
+    read_part_columns,
+)
 from pairwright.tasks.store.scratch import is_scratch
 from pairwright.tasks.store.snapshot import FOLDER as VERSIONS
 from pairwright.tasks.store.snapshot import snapshot_file, write_deleted
-from pairwright.tasks.store.takedowns import NAMES
+from pairwright.tasks.store.takedowns import bury_places
 
 EMPTIED = ("tables", "excluded", "work", "journals")
 """Folders below which empty folders are deleted."""
 JOURNALS = (".journal", ".answers")
 MARK_LENGTH = 16  # digits of a fingerprint
+WITHOUT = re.compile(r"-[0-9]{6}$")
+"""End of the name of a part from which removed images were erased: the number of the removal."""
 
 
 @dataclass
@@ -62,11 +72,29 @@ class GarbagePlan:
         return len(self.versions) + len(self.files) + len(self.folders)
 
 
-def holds_one(ledger: Ledger, table: str, keys: Sequence[str]) -> bool:
-    """Return whether a live row of a resolved stage is, or is about, one of these keys."""
-    condition = " OR ".join(f"{name} IN (SELECT unnest(?))" for name in NAMES)
-    query = f"SELECT key FROM live_{table} WHERE {condition} LIMIT 1"
-    return bool(ledger.run_query(query, *[list(keys)] * len(NAMES)))
+def find_removed(build: Build) -> dict[str, set[int]]:
+    """Return the rows about removed images in the parts of a resolved build."""
+    places: dict[str, set[int]] = {}
+    for planned in build.planned:
+        for name, rows in build.ledger.removed_places(planned.stage.name).items():
+            places[f"{planned.table_path}/{name}"] = set(rows)
+    return places
+
+
+def erase_rows(folder: Folder, path: str, rows: Collection[int], *, takedown: int) -> str:
+    """Write a part without the content of some rows beside it; return its name.
+
+    The name follows the old one in order, so that the table keeps its order.
+    """
+    part = Part(folder, path)
+    table = bury_places(read_part(part), rows)
+    old = read_about(part)
+    parent, _, file = path.rpartition("/")
+    stem = WITHOUT.sub("", file.removesuffix(".parquet"))
+    name = f"{parent}/{stem}-{takedown:06d}.parquet"
+    about = describe_part(name, table, version=int(old["version"]))
+    folder.write(name, encode_part(table, {**old, **about}))
+    return name
 
 
 def list_parts(folder: Folder) -> Iterator[tuple[str, str]]:

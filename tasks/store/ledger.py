@@ -4,11 +4,12 @@ The ledger reads the key columns of every part into DuckDB, which joins within a
 spills to disk. For each stage, in order, it makes ``input_S`` (the present input rows, under the
 names by which their results are recognised) and ``live_S`` (the ok rows that count: made from a
 present input, one per key). Every input is ok, dropped, failed or pending; rows without their
-source in the input are stale, and in no live table.
+source in the input are stale, and in no live table. Rows about images that were removed on request
+are in ``present_S``, from which inputs follow, and not in ``live_S``, which all readers read.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -25,7 +26,7 @@ from pairwright.schemas.rows import ABOUT_COLUMNS, ItemRow, Row
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.part import Part, describe_part, read_part_columns
 from pairwright.tasks.store.stage import Planned, Uses
-from pairwright.tasks.store.takedowns import NAMES, REMOVED, mark_of
+from pairwright.tasks.store.takedowns import REFUSED, REMOVED
 
 MEMORY_LIMIT = "1GB"
 COLUMNS = ("key", "source_key", "status", "reason", "anchor", *ABOUT_COLUMNS)
@@ -37,6 +38,8 @@ COLLECTION = (
     "collection"  # metadata field in which a part of a stage with ``whole`` identifies its input
 )
 DUPLICATE = "duplicate of another row"
+TOMBSTONE = f"(r.status = 'dropped' AND r.reason = '{REMOVED}')"
+"""SQL: whether a row stands for one about a removed image, whose content is deleted."""
 LINKS = {"subject": "subject", "about": "unnest(about)", "key": "key"}
 """SQL for each ``Uses.on``: subjects of the rows used with a row."""
 
@@ -85,10 +88,8 @@ class Ledger:
         )  # a third of the memory of temporary tables
         self._loaded: dict[str, dict[str, int]] = {}
         self._places: dict[str, str] = {}
-        self.sweeping = False
-        """Whether parts with stale rows are left out as a whole, since one may be of a removed
-        image."""
-        self.run_query("CREATE TABLE removed (mark VARCHAR)")
+        self.has_removals = False
+        self.run_query("CREATE TABLE removed (key VARCHAR)")
 
     def __enter__(self) -> Self:
         return self
@@ -111,50 +112,33 @@ class Ledger:
 
     def set_items(self, table: str, names: Sequence[str]) -> None:
         """Set the parts of a listing, in this order, as the input of the sources stages."""
-        self._load("items", table, only=names)
+        self._load("items", table, names)
         first = _first_of_its_key("rows_items", "true", "r.part, r.row")
         self.run_query(f"""
             CREATE OR REPLACE TABLE live_items AS SELECT row_number() OVER () - 1 AS seq, * FROM (
                 SELECT * FROM rows_items r WHERE {first} ORDER BY part, row)""")
+        self.run_query("CREATE OR REPLACE TEMP VIEW present_items AS SELECT * FROM live_items")
         self._make_about("items", ItemRow)
 
-    def exclude_images(self, images: Iterable[str]) -> None:
-        """Leave out the parts that hold these images; must be called before tables are read."""
-        for image in images:
-            self.run_query("INSERT INTO removed VALUES (?)", mark_of(image))
+    def remove_images(self, images: Iterable[str]) -> None:
+        """Take images, and all rows about them, out of the live tables; before any is resolved."""
+        keys = sorted(images)
+        self.has_removals = bool(keys)
+        self.run_query("INSERT INTO removed SELECT unnest(?::VARCHAR[])", keys)
 
     @property
-    def removal_marks(self) -> list[str]:
-        """Return the marks of removed images and of rows about them, in the tables read so far."""
-        return [
-            mark for (mark,) in self.run_query("SELECT DISTINCT mark FROM removed ORDER BY mark")
-        ]
+    def removed_keys(self) -> list[str]:
+        """Return the keys of removed images and of rows about them, of the tables so far."""
+        return [key for (key,) in self.run_query("SELECT DISTINCT key FROM removed ORDER BY key")]
 
-    def load_parts(self, planned: Planned, *, removals: bool = False) -> None:
-        """Read the keys of parts added since the last call; ``removals``.
-
-        Whether anything was ever removed.
-        """
-        self._load(planned.stage.name, planned.table_path, only=None if planned.is_on else ())
-        if removals and planned.reads_source:
-            self._leave_out(planned.stage.name)
-
-    def _leave_out(self, name: str) -> None:
-        """Forget the parts of a sources table that hold anything of a removed image.
-
-        Their inputs are unfinished again, without the removed images.
-        """
-        marked = "(SELECT mark FROM removed)"
-        stone = f"status = 'dropped' AND reason = '{REMOVED}'"
-        about = " OR ".join(f"md5('removed ' || {column}) IN {marked}" for column in NAMES)
-        hit = f"status = 'ok' AND ({about})"
-        self.run_query(
-            f"INSERT INTO removed SELECT md5('removed ' || key) FROM rows_{name} WHERE {hit} "
-            f"UNION SELECT key FROM rows_{name} WHERE {stone}"
-        )
-        self.run_query(
-            f"DELETE FROM rows_{name} WHERE part IN (SELECT part FROM rows_{name} WHERE {hit})"
-        )
+    def load_parts(self, planned: Planned, *, without: Collection[str] = ()) -> None:
+        """Read the keys of parts added since the last call, other than those ``without``."""
+        names: Sequence[str] = ()
+        if planned.is_on:
+            names = self.folder.names(planned.table_path, ".parquet")
+        if without:
+            names = [name for name in names if f"{planned.table_path}/{name}" not in without]
+        self._load(planned.stage.name, planned.table_path, names)
 
     def load_only(self, planned: Planned, live: Sequence[str], others: Sequence[str]) -> None:
         """Read the keys of some parts only.
@@ -163,7 +147,7 @@ class Ledger:
         since, if all of its rows had failed.
         """
         name = planned.stage.name
-        self._load(name, planned.table_path, only=[*live, *others])
+        self._load(name, planned.table_path, [*live, *others])
         count = len(live)
         live_keys = f"SELECT key FROM rows_{name} WHERE part < {count} AND status = 'ok'"
         self.run_query(
@@ -171,7 +155,7 @@ class Ledger:
             f"AND key NOT IN ({live_keys})"
         )
 
-    def _load(self, name: str, table: str, *, only: Sequence[str] | None = None) -> None:
+    def _load(self, name: str, table: str, names: Sequence[str]) -> None:
         if name not in self._loaded:
             self.run_query(
                 f"CREATE OR REPLACE TABLE rows_{name} ({PLACED}); "
@@ -184,7 +168,6 @@ class Ledger:
         again = self.run_query(f"SELECT name FROM parts_{name} WHERE part IN ({failed})")
         unread = {part for (part,) in again}
         self.run_query(f"DELETE FROM rows_{name} WHERE part IN ({failed})")
-        names = self.folder.names(table, ".parquet") if only is None else only
         new = dict[str, int]()
         for part in names:
             if part not in numbers and part not in new:
@@ -229,9 +212,13 @@ class Ledger:
         self._make_input(planned)
         name = planned.stage.name
         self._places.pop(name, None)
-        if self.sweeping:
-            self.run_query(f"DELETE FROM rows_{name} WHERE part IN ({self._stale(name)})")
         alive = f"r.status = 'ok' AND r.source_key IN (SELECT source_key FROM input_{name})"
+        if self.has_removals:
+            self._trace_removed(name)
+            alive = (
+                f"(r.status = 'ok' OR {TOMBSTONE} AND r.key IN (SELECT key FROM removed)) "
+                f"AND r.source_key IN (SELECT source_key FROM input_{name})"
+            )
         order = "r.anchor, r.source_key, r.part, r.row"  # only mined pairs have an anchor
         first = _first_of_its_key(f"rows_{name}", alive, order)
         self.run_query(f"""
@@ -240,20 +227,23 @@ class Ledger:
                 JOIN (SELECT part, row_number() OVER (ORDER BY name) AS rank FROM parts_{name}) p
                     USING (part)
                 WHERE {alive} AND {first} ORDER BY p.rank, r.row)""")
+        self._take_out_removed(name)
         self._make_about(name, planned.stage.writes)
         self.run_query(f"""
             CREATE OR REPLACE TABLE outcome_{name} AS
             SELECT i.seq, i.source_key, i.key, i.part, i.row,
                 CASE WHEN i.done THEN 'ok'
-                    WHEN b.best >= 2 THEN 'dropped'
+                    WHEN b.best >= 2 OR i.removed THEN 'dropped'
                     WHEN b.best = 1 THEN 'failed'
                     ELSE 'pending' END AS outcome,
                 CASE WHEN i.done THEN coalesce(w.remark, '')
+                    WHEN i.removed THEN '{REMOVED}'
                     WHEN b.best = 3 THEN '{DUPLICATE}'
                     WHEN b.best = 2 THEN b.dropped
                     ELSE b.failed END AS reason
             FROM (
-                SELECT *, source_key IN (SELECT source_key FROM live_{name}) AS done
+                SELECT *, source_key IN (SELECT source_key FROM live_{name}) AS done,
+                    source_key IN (SELECT source_key FROM present_{name}) AS removed
                 FROM input_{name}
             ) i
             LEFT JOIN (
@@ -269,17 +259,54 @@ class Ledger:
                 GROUP BY source_key
             ) b USING (source_key)""")
 
+    def _trace_removed(self, name: str) -> None:
+        """Add the keys of a table's rows about removed images, also of stale ones, to ``removed``.
+
+        A row is about an image if it names it, or was made from a row about it.
+        """
+        self.run_query(f"""
+            CREATE OR REPLACE TABLE removed_input_{name} AS
+            SELECT source_key FROM input_{name} WHERE key IN (SELECT key FROM removed)""")
+        self.run_query(f"""
+            INSERT INTO removed
+            SELECT DISTINCT r.key FROM rows_{name} r
+            WHERE (r.status = 'ok' OR {TOMBSTONE}) AND {self._is_removed(name)}
+                AND r.key NOT IN (SELECT key FROM removed)""")
+
+    def _is_removed(self, name: str) -> str:
+        """Return the condition that a row ``r`` of a table is about a removed image."""
+        columns = ("key", *ABOUT_COLUMNS)
+        named = [f"r.{column} IN (SELECT key FROM removed)" for column in columns]
+        made = f"r.source_key IN (SELECT source_key FROM removed_input_{name})"
+        return f"coalesce({' OR '.join([*named, made])}, false)"
+
+    def _take_out_removed(self, name: str) -> None:
+        """Make ``present_S``, the live rows with those about removed images, and take these out.
+
+        What a row depends on is computed from ``present_S``, so that a removal makes no other row
+        unfinished.
+        """
+        if not self.has_removals:
+            self.run_query(
+                f"CREATE OR REPLACE TEMP VIEW present_{name} AS SELECT * FROM live_{name}"
+            )
+            return
+        gone = "key IN (SELECT key FROM removed)"
+        self.run_query(f"CREATE OR REPLACE TABLE present_{name} AS SELECT * FROM live_{name}")
+        self.run_query(f"DELETE FROM live_{name} WHERE {gone}")
+        self.run_query(f"DELETE FROM input_{name} WHERE {gone}")
+
     def _make_about(self, name: str, row_type: type[Row]) -> None:
         """Make ``about_S``.
 
-        The live rows with ``about``, the list of the keys that each is about.
+        The present rows with ``about``, the list of the keys that each is about.
         """
         columns = ", ".join(f'"{column}"' for column in row_type.ABOUT)
-        query = f"SELECT *, [{columns}] AS about FROM live_{name}"
+        query = f"SELECT *, [{columns}] AS about FROM present_{name}"
         self.run_query(f"CREATE OR REPLACE TEMP VIEW about_{name} AS {query}")
 
     def _unite(self, planned: Planned) -> None:
-        """Make ``read_S``: the live rows of all tables that the stage reads.
+        """Make ``read_S``: the present rows of all tables that the stage reads.
 
         For a key in several tables the first one's row counts. Parts are numbered consecutively, in
         the order of the tables.
@@ -325,7 +352,7 @@ class Ledger:
         joins = ""
         counted = [use for use in inputs.uses if use.counts]
         for number, use in enumerate(counted):
-            used = f"({links_of(planned, use)}) m JOIN live_{use.table} u ON u.{use.by} = m.link"
+            used = f"({links_of(planned, use)}) m JOIN present_{use.table} u ON u.{use.by} = m.link"
             keys = "string_agg(u.key, ' ' ORDER BY u.key) AS keys"
             keys_of = f"SELECT m.key AS about, {keys} FROM {used} GROUP BY ALL"
             joins += f" LEFT JOIN ({keys_of}) u{number} ON u{number}.about = l.key"
@@ -350,7 +377,7 @@ class Ledger:
         relations = [f"read_{planned.stage.name}"]
         for use in planned.inputs.uses:
             if use.kind in ("table", "vectors"):
-                relations.append(f"live_{use.table}")
+                relations.append(f"present_{use.table}")
         # Independent of the order of the rows.
         hashes = "coalesce(bit_xor(md5_number(key)), 0), bit_xor(md5_number(key || '+'))"
         identifiers = list[str]()
@@ -476,28 +503,36 @@ class Ledger:
         """Return the result of a query of the resolved tables as an Arrow table."""
         return self._database.sql(query).to_arrow_table()
 
-    def _stale(self, table: str) -> str:
-        """Return the query of the parts with stale rows; tombstones are not stale."""
-        gone = f"source_key NOT IN (SELECT source_key FROM input_{table})"
-        return f"SELECT part FROM rows_{table} WHERE {gone} AND coalesce(reason, '') != '{REMOVED}'"
+    def removed_places(self, table: str) -> dict[str, list[int]]:
+        """Return the rows about removed images of a resolved table, by part, tombstones left out.
 
-    def has_stale(self, table: str) -> bool:
-        """Return whether the parts of a resolved stage hold stale rows."""
-        return bool(self.run_query(f"{self._stale(table)} LIMIT 1"))
+        Also those that are not live for another reason.
+        """
+        places: dict[str, list[int]] = {}
+        if not self.has_removals:
+            return places
+        is_content = f"coalesce(r.reason, '') NOT IN ('{REMOVED}', '{REFUSED}')"
+        rows = self.run_query(
+            f"SELECT p.name, r.row FROM rows_{table} r JOIN parts_{table} p USING (part) "
+            f"WHERE {is_content} AND {self._is_removed(table)} ORDER BY 1, 2"
+        )
+        for name, row in rows:
+            places.setdefault(name, []).append(row)
+        return places
 
     def other_parts(self, table: str) -> list[str]:
         """Return the parts of a resolved stage with dropped or failed rows and no live ones."""
         names = self.run_query(
             f"SELECT DISTINCT p.name FROM rows_{table} r JOIN parts_{table} p USING (part) "
             f"WHERE r.source_key IN (SELECT source_key FROM input_{table}) "
-            f"AND r.part NOT IN (SELECT part FROM live_{table}) ORDER BY 1"
+            f"AND r.part NOT IN (SELECT part FROM present_{table}) ORDER BY 1"
         )
         return [name for (name,) in names]
 
     def live_parts(self, table: str) -> dict[str, int]:
-        """Return the number of live rows by part, for parts that hold some."""
+        """Return the number of present rows by part, for parts that hold some."""
         counts = self.run_query(
-            f"SELECT p.name, count(*) FROM live_{table} JOIN parts_{table} p USING (part) "
+            f"SELECT p.name, count(*) FROM present_{table} JOIN parts_{table} p USING (part) "
             "GROUP BY ALL ORDER BY 1"
         )
         return dict(counts)

@@ -13,7 +13,7 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
@@ -41,7 +41,7 @@ from pairwright.tasks.store.scratch import (
 )
 from pairwright.tasks.store.shard import ShardRef, write_plan
 from pairwright.tasks.store.stage import Planned, table_folder
-from pairwright.tasks.store.takedowns import last_unswept, read_takedowns, removed_by
+from pairwright.tasks.store.takedowns import last_takedown, read_takedowns, removed_by
 
 RECORD = "build.json"
 FINGERPRINT = re.compile("[0-9a-f]{16}|listed")
@@ -210,6 +210,11 @@ class Snapshot:
     number: int
     content: dict[str, Any]
 
+    @property
+    def takedowns(self) -> int:
+        """Return the number of the last removal of images when it was published."""
+        return self.content.get("takedowns", 0)
+
 
 @dataclass
 class Build:
@@ -221,17 +226,16 @@ class Build:
     rows_per_shard: int = 200
     rows_per_shard_of: dict[str, int] = field(default_factory=dict)
     pinned: Snapshot | None = None  # the version to read; none: the tables as they are now
+    without: Collection[str] = ()  # parts that are not read, below the dataset's folder
 
     def __enter__(self) -> Self:
         self._work = ""
         with contextlib.ExitStack() as stack:
             self._scratch = stack.enter_context(scratch_folder(own_temporary_folder()))
             self.ledger = stack.enter_context(Ledger(self.folder, self._scratch / "spill"))
-            # A version's parts hold no removed image.
-            entries = [] if self.pinned else read_takedowns(self.folder)
+            entries = read_takedowns(self.folder)
             self.takedowns = entries[-1].number if entries else 0
-            self.ledger.exclude_images(removed_by(entries))
-            self.ledger.sweeping = bool(last_unswept(self.folder, entries))
+            self.ledger.remove_images(removed_by(entries))
             item_names = [name.rpartition("/")[2] for name in self.items]
             self.ledger.set_items(ITEMS, item_names)
             self._stack = stack.pop_all()
@@ -248,7 +252,7 @@ class Build:
         if published and published["fingerprint"] == planned.fingerprint:
             self.ledger.load_only(planned, list(published["parts"]), published["refused"])
         else:
-            self.ledger.load_parts(planned, removals=self.takedowns > 0)
+            self.ledger.load_parts(planned, without=self.without)
         self.ledger.resolve(planned)
         return self.ledger.count_stage(planned)
 
@@ -265,6 +269,14 @@ class Build:
             row_numbers = [position[1] for position in of_part]
             table = read_positions(part, row_numbers, columns)
             yield from zip(of_part, table.to_pylist(), strict=True)
+
+    def check_removals(self) -> None:
+        """Raise ``StoreError`` if images were removed on request since this build was opened."""
+        if last_takedown(self.folder) != self.takedowns:
+            raise StoreError(
+                f"{self.folder.url}: images were removed from it since this began, so nothing is "
+                "written or shown. Run the same command again"
+            )
 
     def refused(self, planned: Planned) -> Iterator[tuple[str, str, str, str]]:
         """Yield status, reason, detail and subject of each dropped or failed input of a stage.
@@ -298,9 +310,8 @@ class Build:
     def shards(self, planned: Planned, *, reason: str = "") -> list[ShardRef]:
         """Cut the pending rows of a resolved stage into shards, and write their workers' files."""
         stage = planned.stage
-        takedowns = self.takedowns if planned.reads_source else 0
         # Before the pending rows: another query on the connection would end their reader.
-        removed = self.ledger.removal_marks if takedowns else []
+        removed = self.ledger.removed_keys if planned.reads_source else []
         metadata: dict[str, str] = {}
         if planned.inputs.is_whole:
             metadata[COLLECTION] = self.ledger.collection(planned)
@@ -323,7 +334,6 @@ class Build:
             plan=plan,
             indexes=self._input_indexes(planned),
             journals=str(self._journals(planned)),
-            takedowns=takedowns,
         )
         return [
             shard(name=f"{stage.name}-{number:05d}", start=start, stop=stop)

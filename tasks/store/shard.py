@@ -36,7 +36,7 @@ from pairwright.tasks.store.part import (
 )
 from pairwright.tasks.store.scratch import copy_of
 from pairwright.tasks.store.stage import Planned, Uses, table_of
-from pairwright.tasks.store.takedowns import bury
+from pairwright.tasks.store.takedowns import bury_rows
 from pairwright.tasks.store.vectors import open_vectors, place_vectors
 
 NOTHING = "gave nothing"
@@ -56,8 +56,6 @@ class ShardRef:
         tuple[str, str, str], ...
     ]  # per argument: its name, the index file, the table's folder
     journals: str  # local folder for journals
-    # number of the last removal, if the stage reads the source; the part's name depends on it
-    takedowns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +74,7 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
     sources: dict[str, str] = dict(
         zip(plan.column("key").to_pylist(), plan.column("source_key").to_pylist(), strict=True)
     )
-    salt = [f"removed {shard.takedowns}"] if shard.takedowns else []
-    name = f"{planned.table_path}/part-{make_key(*sources.values(), *salt)}.parquet"
+    name = f"{planned.table_path}/part-{make_key(*sources.values())}.parquet"
     file = (
         Path(shard.journals)
         / Path(name).with_suffix(".journal" if planned.keeps_results else ".answers").name
@@ -101,7 +98,7 @@ def run_shard(planned: Planned, shard: ShardRef) -> ShardDone:
         table = table.set_column(
             table.schema.get_field_index("source_key"), "source_key", names
         ).combine_chunks()
-        table = bury(table, frozenset(json.loads(plan.schema.metadata[REMOVED])))
+        table = bury_rows(table, frozenset(json.loads(plan.schema.metadata[REMOVED])))
         about = describe_part(name, table, version=planned.stage.version) | json.loads(
             plan.schema.metadata[ABOUT]
         )
@@ -146,7 +143,8 @@ def write_plan(
     Return number, first and last row (exclusive) of each shard with unfinished rows.
 
     ``names`` are the parts of the input below the dataset's folder, by number; ``about`` is
-    metadata of the shards' parts beside the counts; ``removed`` has the marks of removed images.
+    metadata of the shards' parts beside the counts; ``removed`` has the keys of removed images and
+    of rows about them.
     """
     metadata = {
         PARTS: "\n".join(names),

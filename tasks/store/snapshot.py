@@ -6,7 +6,7 @@ leave those out by the same rule as a build.
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from pairwright.schemas.arrow import R
 from pairwright.schemas.config import BuildRecord
 from pairwright.schemas.errors import StoreError
+from pairwright.tasks.store.decision_table import last_number
 from pairwright.tasks.store.files import Folder, numbered_files, read_sealed, seal
 from pairwright.tasks.store.index import Index, columns_without, open_index
 from pairwright.tasks.store.ledger import Counts
@@ -77,6 +78,21 @@ def part_files(snapshot: Snapshot) -> Iterator[str]:
         yield from (f"{table}/{part}" for part in (*stated["parts"], *stated["refused"]))
 
 
+def rename_parts(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return a version's content with other names of some parts, below the dataset's folder."""
+    stages: dict[str, Any] = {}
+    for name, stated in content["stages"].items():
+        table = table_folder(name, stated["fingerprint"])
+
+        def rename(part: str, table: str = table) -> str:
+            return names.get(f"{table}/{part}", part).rpartition("/")[2]
+
+        parts = {rename(part): count for part, count in stated["parts"].items()}
+        refused = [rename(part) for part in stated["refused"]]
+        stages[name] = {**stated, "parts": parts, "refused": refused}
+    return {**content, "stages": stages}
+
+
 def missing_files(folder: Folder, snapshot: Snapshot) -> list[str]:
     """Return the missing files of a version, listing each folder once."""
     files = list(part_files(snapshot))
@@ -125,7 +141,12 @@ def write_snapshot(
         parent = latest.number if latest else None
         number = (parent or 0) + 1
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        header = {"version": number, "parent": parent, "created": created}
+        header = {
+            "version": number,
+            "parent": parent,
+            "created": created,
+            "decisions": last_number(build.folder),
+        }
         whole = {**header, **content}
         if build.folder.create(snapshot_file(number), seal(whole)):
             return Snapshot(number, whole)

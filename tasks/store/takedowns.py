@@ -1,14 +1,12 @@
-"""Images that were removed on request: a list that every build reads.
+"""Images that were removed on request: a list by which every reader filters, from then on.
 
 DIR/takedowns/000001.json    time, images, reason. Files are added, never changed.
 
-The next build leaves out every part that holds anything of a removed image and makes its other rows
-again, so that its version names none of these parts; ``gc`` then deletes them. An item of the
-source that gave a removed image is finished by a *tombstone*: a dropped row that holds only marks
-(hashes of keys).
+No table of any version holds a row about a removed image for a reader; all other rows stay as they
+are, and nothing is made again. ``gc`` writes *tombstones* over the rows in the files: dropped rows
+with nothing but keys, which are hashes.
 """
 
-import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -16,18 +14,21 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from pydantic import TypeAdapter
 
+from pairwright.schemas.rows import ABOUT_COLUMNS
 from pairwright.tasks.store.files import Folder, numbered_files, read_sealed, seal
 
 FOLDER = "takedowns"
-SWEPT = f"{FOLDER}/swept.json"  # number of the last entry whose images are gone from all tables
+SWEPT = f"{FOLDER}/swept.json"  # number of the last entry whose images are in no file any more
 MEND = (
     "It lists removed images: restore it from a copy, or delete it and remove them again "
     "(`pairwright remove`)"
 )
 MEND_SWEPT = "Delete it: the next `pairwright gc` writes it again"
 REMOVED = "removed on request"
-# columns in which a row of the source names its images
-NAMES = ("key", "subject", "first", "second")
+REFUSED = "removed on request, after it was refused"
+"""Reasons of tombstones, of ok rows and of dropped or failed ones."""
+# columns that a tombstone keeps: hashes, by which later rows know what they depend on
+KEYS = ("key", "source_key", "anchor", *ABOUT_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ def read_takedowns(folder: Folder) -> list[Takedown]:
 
 
 def write_takedown(folder: Folder, keys: Sequence[str], *, reason: str) -> Takedown:
-    """Add an entry to the list; it takes effect with the next build."""
+    """Add an entry to the list; it takes effect at once."""
     when = datetime.now(UTC).isoformat(timespec="seconds")
     while True:
         before = read_takedowns(folder)
@@ -60,12 +61,12 @@ def write_takedown(folder: Folder, keys: Sequence[str], *, reason: str) -> Taked
 
 
 def write_swept(folder: Folder, number: int) -> None:
-    """Record that no table holds an image of the entries up to this one."""
+    """Record that no file holds an image of the entries up to this one."""
     folder.write(SWEPT, seal({"swept": number}))
 
 
 def last_unswept(folder: Folder, entries: Sequence[Takedown]) -> int:
-    """Return the number of the last entry whose images may still be in the tables; 0: none."""
+    """Return the number of the last entry whose images may still be in files; 0: none."""
     if not entries:
         return 0
     last = entries[-1].number
@@ -80,34 +81,32 @@ def removed_by(entries: Iterable[Takedown]) -> frozenset[str]:
     return frozenset(key for entry in entries for key in entry.keys)
 
 
-def mark_of(key: str) -> str:
-    """Return the mark of a key in a tombstone; the ledger's queries compute the same."""
-    return hashlib.md5(f"removed {key}".encode(), usedforsecurity=False).hexdigest()
+def last_takedown(folder: Folder) -> int:
+    """Return the number of the last entry; 0: nothing was ever removed."""
+    return max(numbered_files(folder, FOLDER), default=0)
 
 
-def bury(table: pa.Table, marks: Collection[str]) -> pa.Table:
-    """Return a table with tombstones in place of the ok rows about marked images."""
-    columns = [name for name in (*NAMES, "source_key", "status") if name in table.column_names]
+def bury_rows(table: pa.Table, removed: Collection[str]) -> pa.Table:
+    """Return a table with tombstones in place of the ok rows about removed keys."""
+    names = [name for name in ("key", *ABOUT_COLUMNS) if name in table.column_names]
+    positions: list[int] = []
+    for position, row in enumerate(table.select([*names, "status"]).to_pylist()):
+        if row["status"] == "ok" and any(row[name] in removed for name in names):
+            positions.append(position)
+    return bury_places(table, positions)
+
+
+def bury_places(table: pa.Table, positions: Collection[int]) -> pa.Table:
+    """Return a table with tombstones in place of some rows; all other rows stay as they are."""
+    if not positions:
+        return table
+    columns = [name for name in (*KEYS, "status") if name in table.column_names]
     order = list(range(len(table)))
     tombstones: list[dict[str, str]] = []
-    for row_index, row in enumerate(table.select(columns).to_pylist()):
-        if row["status"] != "ok":
-            continue
-        row_marks = [mark_of(row[name]) for name in NAMES if row.get(name)]
-        removed = [mark for mark in row_marks if mark in marks]
-        if not removed:
-            continue
-        order[row_index] = len(table) + len(tombstones)
-        tombstone = {
-            "key": row_marks[0],
-            "source_key": row["source_key"],
-            "subject": removed[-1],  # a pair's image, not the pair
-            "status": "dropped",
-            "reason": REMOVED,
-            "detail": "",
-        }
-        tombstones.append(tombstone)
-    if not tombstones:
-        return table
+    rows = table.select(columns).take(pa.array(sorted(positions))).to_pylist()
+    for position, row in zip(sorted(positions), rows, strict=True):
+        order[position] = len(table) + len(tombstones)
+        reason = REMOVED if row["status"] == "ok" else REFUSED
+        tombstones.append({**row, "status": "dropped", "reason": reason, "detail": ""})
     extra = pa.Table.from_pylist(tombstones, schema=table.schema)
     return pa.concat_tables([table, extra]).take(pa.array(order))

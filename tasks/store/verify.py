@@ -10,6 +10,7 @@ from functools import partial
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store import evaluations, gates, snapshot, takedowns
 from pairwright.tasks.store.decision_table import FOLDER as DECISIONS
+from pairwright.tasks.store.decision_table import missing_decisions
 from pairwright.tasks.store.files import Folder, numbered_files, read_sealed
 from pairwright.tasks.store.open_tables import MEND_RECORD, RECORD
 from pairwright.tasks.store.part import Part, read_part
@@ -36,6 +37,15 @@ def find_faults(folder: Folder, tables: Iterable[str], parts: Iterable[str] = ()
     for number in range(1, last + 1):
         if number in numbers or number not in deleted:
             yield from _fault(partial(_add_parts, names, folder, number))
+    known = 0
+    with suppress(StoreError):  # reported above
+        newest = snapshot.latest_snapshot(folder)
+        if newest:
+            known = newest.content.get("decisions", 0)
+    try:
+        yield from missing_decisions(folder, known)
+    except StoreError as error:
+        yield str(error)
     for name in sorted(names):
         yield from _fault(partial(read_part, Part(folder, name)))
 

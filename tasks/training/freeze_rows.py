@@ -8,7 +8,7 @@ fit.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby, islice
@@ -341,6 +341,28 @@ def frozen_places(file: Path) -> dict[str, set[int]]:
     for entry in entries.select(["part", "row"]).to_pylist():
         row_numbers.setdefault(paths[entry["part"]], set()).add(entry["row"])
     return row_numbers
+
+
+def places_by_dataset(folder: Folder, file: Path) -> dict[str, dict[str, set[int]]]:
+    """Return the row numbers of each part by dataset; rows of files are of none."""
+    datasets: dict[str, dict[str, set[int]]] = {}
+    for path, row_numbers in frozen_places(file).items():
+        if _is_relative(path):
+            datasets.setdefault(folder.url, {})[path] = row_numbers
+        elif "/tables/" in path:
+            url, _, name = path.rpartition("/tables/")
+            datasets.setdefault(url, {})[f"tables/{name}"] = row_numbers
+    return datasets
+
+
+def count_about(folder: Folder, places: Mapping[str, set[int]], keys: Collection[str]) -> int:
+    """Return how many rows at places in parts have one of some keys, or are about one."""
+    count = 0
+    for path, row_numbers in places.items():
+        table = read_positions(Part(folder, path), sorted(row_numbers), ["key", "subject"])
+        for row in table.to_pylist():
+            count += row["key"] in keys or row["subject"] in keys
+    return count
 
 
 def find_held_out(build: Build, planned: Planned, split: str) -> frozenset[str]:

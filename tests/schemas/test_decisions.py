@@ -73,14 +73,36 @@ def test_what_is_no_object_is_refused(text: str) -> None:
         parse_decision(text, now=NOW)
 
 
-def test_the_latest_counts_in_whatever_order_they_are_read() -> None:
-    first, then = decision(verdict="reject"), decision(at="2026-11-21T11:00:00.001Z")
-    for order in ([first, then], [then, first]):
-        assert latest_decisions(order).by_key == {KEY: then}
-    undone = decision(verdict="none", at="2026-11-21T11:00:01Z")
-    assert len(latest_decisions([undone, first, then])) == 0
-    same = [decision(verdict="reject", note="at the same moment"), decision(verdict="accept")]
-    assert latest_decisions(same).by_key == latest_decisions(same[::-1]).by_key
+def test_the_last_stored_counts_whatever_the_clocks_say() -> None:
+    fast_clock = decision(at="2026-11-22T09:00:00Z")
+    then = decision(verdict="reject", at="2026-11-21T11:00:00Z")
+    assert latest_decisions([fast_clock, then]).by_key == {KEY: then}
+    assert latest_decisions([then, fast_clock]).by_key == {KEY: fast_clock}
+    undone = decision(verdict="none", at="2026-11-20T11:00:01Z")
+    assert len(latest_decisions([fast_clock, then, undone])) == 0
+
+
+def test_a_rejected_row_stays_rejected_with_another_rejected_text() -> None:
+    row = replace(preference(1), key=KEY)
+    grown = replace(row, key="cd" * 16, source_key="", rejected="Retrieved from a new pair.")
+    other = replace(grown, chosen="Another description of the pair.")
+    rejected = decision(verdict="reject").about(row)
+    accepted = decision().about(row)
+    assert latest_decisions([rejected]).decision_on(grown) == rejected
+    assert latest_decisions([rejected]).decision_on(other) is None
+    assert latest_decisions([accepted]).decision_on(grown) is None, "nobody saw this text"
+    undone = decision(verdict="none", key=grown.key).about(grown)
+    assert latest_decisions([rejected, undone]).decision_on(grown) is None
+
+
+def test_a_decision_counts_for_a_row_of_the_same_texts() -> None:
+    row = replace(preference(1), key=KEY)
+    again = replace(row, key="cd" * 16, source_key="", split="test")
+    edited = edit(chosen="By a person.").about(row)
+    assert latest_decisions([edited]).decision_on(again) == edited
+    assert (
+        latest_decisions([edited, decision(verdict="none").about(row)]).decision_on(again) is None
+    )
 
 
 def test_a_decision_about_the_row_itself_goes_before_one_about_its_pair() -> None:

@@ -15,7 +15,6 @@ from pairwright.tasks.training.embed_chosen_texts import embed_chosen_texts
 from pairwright.tasks.training.freeze_rows import FrozenRows, Needs, freeze_rows
 from pairwright.tasks.training.retriever.material import open_material
 from tests.fixtures.command import run, words_of
-from tests.flows.conftest import SMALL, WIDE, build
 
 SPLITS = ("train", "validation", "test")
 
@@ -129,7 +128,6 @@ def test_clearing_up_forgets_what_was_said_of_a_removed_image(copy, tmp_path) ->
     collect_garbage(folder, keep=None, dry_run=False)
     assert len(read_decisions(folder)) == 2
     pw.open(folder.url).remove(keys=[gone.image_keys[0]])
-    build(copy, None, settings=[*SMALL, *WIDE])
     assert collect_garbage(folder, keep=None, dry_run=False).swept == 1
     assert set(read_decisions(folder).by_key) == {kept.key}
     assert not any(b"Private" in path.read_bytes() for path in (copy / "decisions").iterdir())

@@ -16,6 +16,7 @@ from pairwright.tasks.store.decision_table import (
     MAX_SENT,
     decision_files,
     forget_decisions,
+    missing_decisions,
     parse_decisions,
     read_decision_file,
     read_decisions,
@@ -50,7 +51,38 @@ def test_what_is_stored_twice_is_there_once_and_the_latest_counts(folder: Folder
     write_decisions(folder, [decision(2, "none", later=1)])
     assert read_decisions(folder).by_key == {key_of(1): decision(1, "reject", later=1)}
     verdicts = [past.verdict for past in read_history(folder)]
-    assert sorted(verdicts) == ["accept", "edit", "none", "reject"]
+    assert verdicts == ["accept", "edit", "reject", "none"]
+
+
+def test_order_of_storing_survives_joining_and_times(folder: Folder) -> None:
+    for number in range(MAX_FILES):
+        write_decisions(folder, [decision(number, later=60)])
+    write_decisions(folder, [decision(number, "reject") for number in range(MAX_FILES)])
+    assert decision_files(folder) == [f"decisions/{MAX_FILES + 1:06d}.parquet"]
+    verdicts = read_decisions(folder).count_verdicts()
+    assert verdicts == {"reject": MAX_FILES}
+    write_decisions(folder, [decision(0, later=60)])
+    assert read_decisions(folder).count_verdicts() == verdicts, "an old file, stored again"
+
+
+def test_a_missing_file_is_named(folder: Folder) -> None:
+    for number in range(3):
+        write_decisions(folder, [decision(number)])
+    assert list(missing_decisions(folder)) == []
+    for name in ("decisions/000002.parquet", "decisions/000003.parquet", "decisions/state.json"):
+        data = folder.read(name)
+        folder.delete(name)
+        assert [name in message for message in missing_decisions(folder, known=3)] == [True]
+        folder.write(name, data)
+
+
+def test_files_of_earlier_releases_come_first(folder: Folder) -> None:
+    write_decisions(folder, [decision(1)])
+    old = folder.read("decisions/000001.parquet")
+    folder.write("decisions/part-0123.parquet", old)
+    folder.delete("decisions/000001.parquet")
+    write_decisions(folder, [decision(1, "reject", later=-60)])
+    assert read_decisions(folder).count_verdicts() == {"reject": 1}
 
 
 def test_many_writers_lose_nothing_while_their_files_are_joined(folder: Folder) -> None:
@@ -68,12 +100,14 @@ def test_many_writers_lose_nothing_while_their_files_are_joined(folder: Folder) 
 def test_what_is_forgotten_is_in_no_file(folder: Folder) -> None:
     write_decisions(folder, [decision(1, "edit", chosen="secret"), decision(2)])
     write_decisions(folder, [decision(3)])
-    keys = {key_of(2), key_of(3)}
-    assert forget_decisions(folder, keys) == 1
-    assert set(read_decisions(folder).by_key) == keys
-    assert forget_decisions(folder, keys) == 0
-    assert forget_decisions(folder, set()) == 2
-    assert decision_files(folder) == []
+    assert forget_decisions(folder, {key_of(1), key_of(9)}) == 1
+    assert set(read_decisions(folder).by_key) == {key_of(2), key_of(3)}
+    assert forget_decisions(folder, {key_of(1)}) == 0
+    names = decision_files(folder)
+    assert not any(b"secret" in folder.read(name) for name in names)
+    assert list(missing_decisions(folder)) == []
+    assert forget_decisions(folder, {key_of(2), key_of(3)}) == 2
+    assert len(read_decisions(folder)) == 0
 
 
 GOOD = {"key": "ab" * 16, "verdict": "reject", "at": "2026-11-21T11:00:00Z"}

@@ -1,21 +1,21 @@
-"""Images removed on request: what of the tables counts before and after the next build."""
+"""Images removed on request: what of the tables counts from then on."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from pairwright.schemas.arrow import to_table
 from pairwright.schemas.errors import StoreError
-from pairwright.schemas.rows import CaptionRow, ItemRow, PairRow, make_key
+from pairwright.schemas.rows import ABOUT_COLUMNS, CaptionRow, ItemRow, PairRow, Row, make_key
 from pairwright.tasks.store.files import Folder
+from pairwright.tasks.store.ledger import DUPLICATE
 from pairwright.tasks.store.snapshot import latest_snapshot
 from pairwright.tasks.store.takedowns import (
     REMOVED,
-    bury,
+    bury_rows,
     last_unswept,
-    mark_of,
     read_takedowns,
     removed_by,
     write_swept,
@@ -25,39 +25,68 @@ from tests.fixtures.rows import row_of
 from tests.tasks.store.toy import (
     ToyConfig,
     build_toy,
-    check,
-    check_version,
-    items_of,
+    check_rows,
     key_of,
+    live_rows,
+    read_toy,
     stage,
     take_calls,
+    toy_version,
 )
 
 WORDS = ["a1", "a2", "b1", "b1/again", "c1", "bad"]
-LEFT = ["a1", "a2", "c1", "bad"]
 
 
-def test_a_removed_image_leaves_with_all_that_is_made_of_it(tmp_path: Path) -> None:
+def names_key(row: Row, key: str) -> bool:
+    """Return whether a row is about an image of the toy line."""
+    return key in (row.key, *(getattr(row, column, "") for column in ABOUT_COLUMNS))
+
+
+def without_b1(rows: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
+    """Return the rows that stay when b1 is removed: notes have the keys of their pairs."""
+    removed = {key_of("b1")}
+    removed |= {row.key for row in rows["pairs"] if names_key(row, key_of("b1"))}
+    return {
+        name: [row for row in stage_rows if not any(names_key(row, key) for key in removed)]
+        for name, stage_rows in rows.items()
+    }
+
+
+def test_a_removed_image_leaves_at_once_and_all_other_rows_stay(tmp_path: Path) -> None:
     out, config = tmp_path / "out", ToyConfig(calls=str(tmp_path / "calls"))
     build_toy(out, WORDS, config)
+    before = read_toy(out, WORDS)
     take_calls(config)
+    left = without_b1(before)
+    assert [len(before[name]) - len(left[name]) for name in before] == [1, 1, 1, 2, 2]
+
     write_takedown(Folder(str(out)), [key_of("b1")], reason="asked")
-    (images, *_), _ = build_toy(out, WORDS, config)
-    check(out, LEFT)
+    with toy_version(out, 1) as build:
+        assert live_rows(build) == left, "the version loses the image without a build"
+    assert read_toy(out, WORDS) == left
+    (images, *later), outcomes = build_toy(out, WORDS, config)
+    assert (outcomes, take_calls(config)) == ([], []), "nothing is made again"
+    assert images.reasons == {REMOVED: 1, DUPLICATE: 1, "bad word": 1}
     assert (images.of, images.ok, images.dropped) == (6, 3, 3)
-    assert images.reasons == {REMOVED: 2, "bad word": 1}
-    assert len(items_of(take_calls(config))) == len(WORDS), "the part that held it is made anew"
-    check_version(out, 1, WORDS)
-    check_version(out, 2, LEFT)
-    assert latest_snapshot(Folder(str(out))).content["takedowns"] == 1
-    assert build_toy(out, WORDS, config)[1] == []
+    assert [(count.pending, count.failed) for count in later] == [(0, 0)] * 4
+    assert read_toy(out, WORDS) == left
+    snapshot = latest_snapshot(Folder(str(out)))
+    assert snapshot
+    assert snapshot.takedowns == 1
+
+
+def test_new_images_after_a_removal_are_paired_with_those_left(tmp_path: Path) -> None:
+    build_toy(tmp_path, ["a1", "b1", "c1"])
+    write_takedown(Folder(str(tmp_path)), [key_of("b1")], reason="")
+    build_toy(tmp_path, ["a1", "b1", "c1", "d1"])
+    check_rows(read_toy(tmp_path, ["a1", "b1", "c1", "d1"]), ["a1", "c1", "d1"])
 
 
 def test_it_stays_out_when_it_comes_again_and_is_not_written(tmp_path: Path) -> None:
     build_toy(tmp_path, ["a1"])
     write_takedown(Folder(str(tmp_path)), [key_of("b1")], reason="")
     counts, _ = build_toy(tmp_path, ["a1", "b1/new", "c1"])
-    check(tmp_path, ["a1", "c1"])
+    check_rows(read_toy(tmp_path, ["a1", "b1/new", "c1"]), ["a1", "c1"])
     assert (counts[0].ok, counts[0].dropped) == (2, 1)
     assert not [path for path in tmp_path.rglob("part-*") if b"b1b1" in path.read_bytes()]
 
@@ -92,21 +121,24 @@ def text(pair: PairRow, item: str) -> CaptionRow:
     return row_of(CaptionRow, "text", pair.key, source=item, subject=pair.key)
 
 
-def test_a_tombstone_names_nothing() -> None:
+def test_a_tombstone_holds_keys_alone() -> None:
     pairs = [pair("a", "b", "item1"), pair("a", "c", "item2")]
     table = to_table(pairs, PairRow)
-    stone, other = bury(table, {mark_of("b")}).to_pylist()
+    tombstone, other = bury_rows(table, {"b"}).to_pylist()
     assert other == table.to_pylist()[1]
-    assert {name: value for name, value in stone.items() if value is not None} == {
-        "key": mark_of(make_key("a", "b")),
+    assert {name: value for name, value in tombstone.items() if value is not None} == {
+        "key": pairs[0].key,
         "source_key": "item1",
-        "subject": mark_of("b"),
+        "subject": pairs[0].subject,
+        "first": "a",
+        "second": "b",
+        "anchor": "",
         "status": "dropped",
         "reason": REMOVED,
         "detail": "",
     }
     texts = to_table([text(each, each.source_key) for each in pairs], CaptionRow)
-    assert bury(texts, {stone["key"]})["status"].to_pylist() == ["dropped", "ok"]
+    assert bury_rows(texts, {pairs[0].key})["status"].to_pylist() == ["dropped", "ok"]
 
 
 def read_pairs(rows: Sequence[ItemRow], config: ToyConfig) -> Iterator[PairRow]:
@@ -134,5 +166,5 @@ def test_what_a_source_brought_about_a_pair_goes_with_its_image(tmp_path: Path) 
     write_takedown(Folder(str(tmp_path)), ["b"], reason="")
     counts, outcomes = build_toy(tmp_path, words, stages=GIVEN)
     assert [(count.of, count.ok, count.pending) for count in counts] == [(2, 1, 0)] * 2
-    assert len(outcomes) == 2
+    assert outcomes == []
     assert build_toy(tmp_path, words, stages=GIVEN)[1] == [], "nothing is unfinished"
