@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from pairwright.schemas.errors import ConfigError, wrap_errors
 from pairwright.schemas.section import Section
+from pairwright.schemas.suggest import suggest
 
 P = TypeVar("P")
 Group = Literal["sources", "stages", "validators", "embedders", "formats"]
@@ -184,8 +185,9 @@ def require_plugins(origins: Mapping[str, str]) -> Mapping[str, str]:
 def check_plugin_name(group: Group, name: str, own: Collection[str] = ()) -> str:
     """Return a name after checking that Pairwright or a plugin defines it."""
     if name not in own and name not in (plugins := find_plugins(group, own)):
-        there = ", ".join((*own, *plugins)) or "none: no plugin adds any"
-        raise ValueError(f"no such {group[:-1]} {name!r}; choose from {there}")
+        names = [*own, *plugins]
+        hint = suggest(name, names) if names else "choose from none: no plugin adds any"
+        raise ValueError(f"no such {group[:-1]} {name!r}; {hint}")
     return name
 
 

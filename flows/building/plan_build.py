@@ -107,7 +107,8 @@ def version_to_plan(
 ) -> Version:
     """Return the version to plan.
 
-    For an existing dataset, that of its last build with the given changes.
+    That which ``build`` makes with the same arguments; of an existing dataset without a source or a
+    profile, that of its last build with the given changes.
     """
     check_stage(until)
     folder = Folder(out) if out else Folder(".")
@@ -116,11 +117,11 @@ def version_to_plan(
         chosen = pin_words(pin_prompts(chosen))
         return Version(folder=folder, pipeline=Pipeline(chosen, until), limit=limit)
     present = open_present(folder)
-    if profile:
+    if sources or profile:
         request = make_request(
             out,
-            sources,
-            profile=profile,
+            sources or present.profile.all_sources,
+            profile=profile or "scenes",
             settings=settings,
             limit=limit,
             until=until,

@@ -27,7 +27,7 @@ from pairwright.prompts.difference_prompts import difference_regex, fill_templat
 from pairwright.schemas.control_tokens import refuse_control_in_prompt
 from pairwright.schemas.replies import RefusedText
 from pairwright.tasks.captioning.ask_questions import read_rounds
-from pairwright.tasks.scenes.read_claims import BLANK, READERS
+from pairwright.tasks.scenes.read_claims import BLANK, reader_of_kind
 from pairwright.tasks.texts.comparisons import read_axes, read_comparison
 from pairwright.tasks.texts.differences import Difference, read_difference
 
@@ -233,7 +233,7 @@ def _read_clauses(name: str) -> Iterator[Problem]:
     yield from _check_blanks(name)
     reader_of: dict[str, tuple[str, Callable[..., Any]]] = {}
     for line, kind, wording in list_wordings(load_prompt(name).text):
-        reader = READERS[kind.removeprefix("brief_").removeprefix("short_")]
+        reader = reader_of_kind(kind)
         other, first_reader = reader_of.setdefault(wording.lower(), (kind, reader))
         if first_reader is not reader:
             yield Problem(line, f"also a wording of {other!r}: it cannot be read back")

@@ -3,7 +3,6 @@
 Recipes of a training (``flows/recipes``) are read in the same way.
 """
 
-import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -15,6 +14,7 @@ from pydantic_core import ErrorDetails
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.section import filled_by, section_within
+from pairwright.schemas.suggest import MAX_HINTS, suggest
 from pairwright.schemas.training import RecipeConfig
 
 S = TypeVar("S", bound=BaseModel)
@@ -68,8 +68,8 @@ def _path_of(name: str, where: str = "", *, folder: Path = FOLDER) -> Path:
     path = Path(name) if is_file_name else folder / f"{name}.yaml"
     if not path.is_file():
         kind = folder.name.removesuffix("s")
-        known = ", ".join(profile_names(folder))
-        raise ConfigError(f"{where}{name}: no such {kind}. There are {known}, or give a .yaml file")
+        hint = suggest(name, profile_names(folder))
+        raise ConfigError(f"{where}{name}: no such {kind}, and no .yaml file; {hint}")
     return path
 
 
@@ -195,9 +195,11 @@ def _explain(
     origin = " ".join(_options_of(name, options)) or where
     if detail["type"] == "extra_forbidden":
         fields = _fields(kind, location[:-1])
-        close = difflib.get_close_matches(str(location[-1]), fields, n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
-        return f"{origin}: {name}: no such field.{hint} Allowed here: {', '.join(fields)}"
+        unknown = str(location[-1])
+        places = _find_field(kind, unknown) if len(location) == 1 else []
+        if places:
+            return f"{origin}: {name}: no such field; did you mean {' or '.join(places)}?"
+        return f"{origin}: {name}: no such field; {suggest(unknown, fields)}"
     if detail["type"] in ("model_type", "dataclass_type"):
         fields = ", ".join(_fields(kind, location))
         return f"{origin}: {name}: must be a section with fields: {fields}"
@@ -217,6 +219,19 @@ def _options_of(name: str, options: Mapping[str, str]) -> list[str]:
         if is_inside or is_around:
             near.append(text)
     return near
+
+
+def _find_field(model: type[BaseModel], name: str) -> list[str]:
+    """Return the first settings of this name in the sections of a model, with their sections."""
+    places: list[str] = []
+    for section_name, field in model.model_fields.items():
+        section = section_within(field.annotation)
+        if section is None or filled_by(field):
+            continue
+        if name in _fields(section, ()):
+            places.append(f"{section_name}.{name}")
+        places += [f"{section_name}.{place}" for place in _find_field(section, name)]
+    return places[:MAX_HINTS]
 
 
 def _fields(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:

@@ -15,6 +15,7 @@ from pairwright.flows.pipeline.stages import BY_NAME, GROUPS, RESULTS, STAGES, T
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError, SourceError
 from pairwright.schemas.rows import NeighbourRow, PairRow, PreferenceRow
+from pairwright.schemas.suggest import suggest
 from pairwright.tasks.sources.readers import recognise_source
 from pairwright.tasks.sources.sources import (
     are_mined,
@@ -178,15 +179,13 @@ def _need_graphs(profile: Profile) -> set[str]:
 def check_stage(name: str) -> None:
     """Refuse a name of neither a group nor a table; empty stands for all."""
     if name and name not in GROUPS and name not in BY_NAME:
-        raise ConfigError(
-            f"{name}: no such stage. There are {', '.join(GROUPS)}; or a table: {', '.join(TABLES)}"
-        )
+        raise ConfigError(f"{name}: no such stage; {suggest(name, [*GROUPS, *TABLES])}")
 
 
 def check_tables(names: Iterable[str]) -> None:
     """Refuse a name that is not a table's."""
     if strange := next((name for name in names if name not in BY_NAME), ""):
-        raise ConfigError(f"{strange}: no such table. There are {', '.join(TABLES)}")
+        raise ConfigError(f"{strange}: no such table; {suggest(strange, TABLES)}")
 
 
 def with_source(profile: Profile, sources: Sequence[str], planted: int = 0) -> Profile:

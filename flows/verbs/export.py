@@ -31,7 +31,7 @@ def export(
         Option(
             "--format",
             "-f",
-            help="hf, trl, llamafactory, ms-swift, rlaif-v, llava, webdataset, openai-batch, edit, "
+            help="hf, trl, llamafactory, ms-swift, rlaif-v, llava, webdataset, openai-batch, grpo, edit, "
             "omniedit, fiftyone or label-studio (`pairwright formats`).",
         ),
     ] = "hf",

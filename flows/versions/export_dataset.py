@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 from pairwright.flows.versions.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
+from pairwright.schemas.suggest import suggest
 from pairwright.tasks.export.export_rows import (
     ExportOptions,
     export_rows,
     stream_preferences,
     stream_table,
 )
-from pairwright.tasks.export.form import ExportSettings, Form
+from pairwright.tasks.export.form import SPLITS, ExportSettings, Form
 from pairwright.tasks.export.formats import check_target, choose_form
 from pairwright.tasks.export.forms.table import OF_IMAGES
 from pairwright.tasks.export.tally_rows import EVERYTHING, ExportedDataset, Selection, Tally
@@ -179,6 +180,9 @@ def _check_target(target: str) -> None:
 
 def _check_options(form: Form, config: ExportConfig, version: Version) -> None:
     """Refuse options that do not apply to a form or a table."""
+    for split in config.selection.splits:
+        if split.lower() not in SPLITS:
+            raise ConfigError(f"--split {split}: no such split; {suggest(split, SPLITS)}")
     if config.model and not form.needs_model:
         raise ConfigError(
             f"--model {config.model}: --format {form.name} has no requests to a model; leave it out"

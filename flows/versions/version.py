@@ -22,6 +22,7 @@ from pairwright.schemas.config import BuildRecord, Profile, add_findings
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
 from pairwright.schemas.plugins import Registry
 from pairwright.schemas.section import Section
+from pairwright.schemas.suggest import suggest
 from pairwright.tasks.captioning.validators import VALIDATORS
 from pairwright.tasks.models.embedders import EMBEDDERS
 from pairwright.tasks.sources.readers import READERS
@@ -121,8 +122,9 @@ class Version:
         for planned in self.stages:
             if planned.stage.name == table:
                 return planned
-        tables = ", ".join(planned.stage.name for planned in self.planned)
-        raise ConfigError(f"{self.folder.url}: has no table {table}. It has {tables}")
+        tables = [planned.stage.name for planned in self.planned]
+        hint = suggest(table, tables)
+        raise ConfigError(f"{self.folder.url}: has no table {table}; {hint}")
 
     def opened(
         self,

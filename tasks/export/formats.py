@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.plugins import Registry
+from pairwright.schemas.suggest import suggest
 from pairwright.tasks.export.form import Form
 from pairwright.tasks.export.forms import (
     edit,
@@ -34,7 +35,7 @@ FORMATS = Registry("formats", Form, (module.FORM for module in _FORMS))
 def find_form(name: str) -> Form:
     """Return a form of export by name; ``ConfigError``: unknown name."""
     if name not in FORMATS:
-        raise ConfigError(f"--format {name}: no such format; choose from {', '.join(FORMATS)}")
+        raise ConfigError(f"--format {name}: no such format; {suggest(name, FORMATS)}")
     return FORMATS[name]
 
 

@@ -562,6 +562,15 @@ ELIDED: Mapping[str, Callable[[Clause, Claim], Claims]] = {
     "image_second_other": _read_other,
 }
 """Readers of clauses that leave out what the sentence before them claims of the first image."""
+
+
+def reader_of_kind(kind: str) -> Callable[..., Claims]:
+    """Return the reader of a kind of wordings of ``answer_sentences``."""
+    if kind in ELIDED:
+        return ELIDED[kind]
+    return READERS[kind.removeprefix("brief_").removeprefix("short_")]
+
+
 Wording = tuple[str, re.Pattern[str]]
 
 
@@ -708,7 +717,7 @@ def _read_clause(text: str, tokens: Sequence[str]) -> Claims | None:
             continue
         clause = Clause(match.groupdict(), tokens)
         try:
-            claims = READERS[kind.removeprefix("brief_").removeprefix("short_")](clause)
+            claims = reader_of_kind(kind)(clause)
         except UnreadError:
             continue
         if claims not in readings:

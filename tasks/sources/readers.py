@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.plugins import Registry
+from pairwright.schemas.suggest import suggest
 from pairwright.tasks.sources import (
     cad_inst,
     folder,
@@ -84,8 +85,7 @@ def _recognise_path(path: str) -> str:
 def explain_reader(kind: str) -> str:
     """Return the details of a reader: the layout of its files, and an example."""
     if kind not in READERS:
-        choices = ", ".join(sorted(READERS))
-        raise SourceError(f"{kind}: no such kind of source; choose from {choices}")
+        raise SourceError(f"{kind}: no such kind of source; {suggest(kind, sorted(READERS))}")
     reader = READERS[kind]
     details = reader.details or reader.list_items.__doc__ or ""
     example = f"Example: pairwright build {reader.example} --out dataset"

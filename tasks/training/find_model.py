@@ -19,6 +19,7 @@ from pairwright.tasks.store.manifest import MANIFEST, refuse_damage
 NAME = "model.name"
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "huggingface_hub", "safetensors")
 INSTALL = "python -m pip install -c constraints.txt -e '.[cpu,train]'"
+INSTALL_BITS = "python -m pip install -c constraints.txt -e '.[cpu,train,qlora]'"
 CONFIG = "config.json"
 WHOLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -54,8 +55,7 @@ def require_packages(what: str = "training") -> None:
 def require_bits(field: str) -> None:
     """Refuse a setting that needs bitsandbytes where it is missing."""
     if importlib.util.find_spec("bitsandbytes") is None:
-        install = INSTALL.replace("train", "train,qlora")
-        raise ConfigError(f"{field}: needs bitsandbytes, not installed here: {install}")
+        raise ConfigError(f"{field}: needs bitsandbytes, not installed here: {INSTALL_BITS}")
 
 
 def find_model(

@@ -19,6 +19,7 @@ from pairwright.schemas.rows import (
     QuestionRow,
     Row,
 )
+from pairwright.schemas.suggest import suggest
 from pairwright.tasks.export.form import ExportSettings, Form, UnheldError, require
 from pairwright.tasks.export.forms import hf
 from pairwright.tasks.export.paired_row import PairedRow
@@ -110,7 +111,7 @@ def table_form(name: str) -> Form:
     """Return the form of a table; ``ConfigError``: it cannot be exported."""
     if name not in TABLES:
         raise ConfigError(
-            f"--table {name}: cannot be exported; choose from preferences, {', '.join(TABLES)}"
+            f"--table {name}: cannot be exported; {suggest(name, ['preferences', *TABLES])}"
         )
     schema = schema_of(TABLES[name])
     columns = columns_without(TABLES[name], (*INTERNAL, *BYTES))

@@ -102,6 +102,17 @@ def test_of_a_dataset_only_what_is_owed_is_planned(
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.*")} == times
 
 
+def test_a_source_is_planned_as_it_would_be_built(shared: Path, out: Path, capsys: Capture) -> None:
+    """A build without --until goes on to the end, though the last one stopped after mining."""
+    resumed = stages(planned(capsys, "--out", out))
+    built = stages(planned(capsys, shared / "in", "--out", out))
+    again = stages(planned(capsys, shared / "in", "--out", out, *MINED))
+    assert "captions" not in resumed
+    assert "captions" not in again
+    assert built["captions"]["inputs"] == 12
+    assert built["images"]["inputs"] == 0
+
+
 def test_what_nobody_has_measured_is_said(pictures: Path, capsys: Capture) -> None:
     assert run("plan", pictures, "--profile", "laptop", "--set", SERVED) == 0
     printed = capsys.readouterr().out

@@ -32,7 +32,7 @@ def test_settings_win_over_the_file(write) -> None:
     assert profile.embedding.embedders == ("gradients",)
 
 
-NEAR = ["mining.min_similarty", "no such field", "min_similarity?"]
+NEAR = ["mining.min_similarty", "no such field", "did you mean min_similarity"]
 EMBEDDERS = ["embedding.embedders.0", "colour-layout, gradients, clip, dinov2"]
 SHARES = "preferences: {test_share: 0.5, validation_share: 0.5}"
 GAMMA = ["mining.gamma", "greater than 0", "-1"]
