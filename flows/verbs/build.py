@@ -76,12 +76,24 @@ def resume(
             "(repeatable).",
         ),
     ] = None,
+    rescan: Annotated[
+        bool,
+        Option(
+            "--rescan",
+            help="Read all bytes of the source again, also of files of equal size and time.",
+        ),
+    ] = False,
 ) -> None:
     """Finish the unfinished rows of a dataset.
 
     These are the rows of a killed build, failed rows, and rows beyond its budget.
     """
-    kwargs: dict[str, Any] = {"stage": stage, "reason": reason, "settings": settings or []}
+    kwargs: dict[str, Any] = {
+        "stage": stage,
+        "reason": reason,
+        "settings": settings or [],
+        "rescan": rescan,
+    }
 
     def resume_here() -> "Dataset":
         opened = options.open_dataset(dataset)
