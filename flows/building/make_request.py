@@ -17,6 +17,7 @@ from pairwright.flows.pipeline.pipeline import (
 from pairwright.flows.pipeline.read_prompts import pin_prompts
 from pairwright.flows.pipeline.read_words import pin_words
 from pairwright.flows.versions.version import Version
+from pairwright.schemas.addresses import check_address
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.sources.readers import recognise_source
@@ -103,6 +104,7 @@ def resume_request(
 
 def _check_out(out: str, profile: Profile) -> None:
     """Check that the dataset's folder can be written to, and lies outside its source."""
+    check_address(out)
     if "://" in out:
         return
     path = Path(out).absolute()

@@ -83,7 +83,7 @@ def resume_dataset(
     stage: StageName = "",
     reason: str = "",
     settings: list[str] | None = None,
-    rescan: bool = False,
+    rescan: bool = False,  # noqa: FBT001, FBT002 - Prefect passes parameters by name
 ) -> State[None]:
     """Finish the unfinished rows of a dataset.
 
