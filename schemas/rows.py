@@ -310,6 +310,8 @@ class Served:
     """Those of ``completion_tokens`` that the server returned apart from the text, as thoughts."""
     removed: tuple[str, ...] = ()
     """What was taken off the answer: "thoughts", "fence", "role", ..."""
+    prompt_sha256: str = ""
+    """Hash of the prompt file; empty: there is none, or an earlier release asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

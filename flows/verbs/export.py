@@ -110,6 +110,8 @@ def export(
     rewritten = tally.say_rewritten()
     if rewritten:
         print(f"{rewritten}: other programs would show them otherwise than models saw them")
+    for note in tally.notes:
+        print(f"Note: {note}")
     decided = tally.say_decided()
     if decided:
         print(f"Decisions about the selected rows: {decided}")

@@ -342,10 +342,17 @@ def plan_stage(
     replaced = {name: prompts[name] for name in inputs.prompts if name in prompts}
     if inputs.reads:
         hashes = hash_prompts(inputs, replaced)
+        replaced = _pin_prompts(inputs, replaced)
         mark = fingerprint(stage, config, inputs=inputs, prompts=hashes, tables=tables)
     else:
         mark = make_key(stage.name, "off")[:16]
     return Planned(stage=stage, config=config, inputs=inputs, fingerprint=mark, prompts=replaced)
+
+
+def _pin_prompts(inputs: Inputs, replaced: Mapping[str, str]) -> dict[str, str]:
+    """Return the text of each prompt of a stage, so that workers use what was fingerprinted."""
+    with use_prompts(replaced):
+        return {name: load_prompt(name).text for name in inputs.prompts}
 
 
 def table_folder(name: str, fingerprint: str) -> str:
