@@ -240,9 +240,12 @@ class Dataset:
         stage: str = "",
         reason: str = "",
         settings: Settings = (),
+        rescan: bool = False,
         executor: OpenExecutor | None = None,
     ) -> Report:
         """List the source again, finish its rows, and publish a version; return the report.
+
+        ``rescan`` reads all bytes of the source again, also of files of equal size and time.
 
         ``album.resume(stage="captioning", reason="no answer in time")`` retries only rows that
         failed for this reason. The settings are fields of ``run``, ``gates`` and ``health``, which
@@ -253,6 +256,7 @@ class Dataset:
             stage=stage,
             reason=reason,
             settings=_settings_lines(settings),
+            rescan=rescan,
         )
         return self._run(request, executor)
 

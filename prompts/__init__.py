@@ -84,6 +84,14 @@ def load_prompt(name: str) -> Prompt:
     return _make_prompt(_load_text(name))
 
 
+def hash_prompt(name: str) -> str:
+    """Return the SHA-256 of a prompt file; empty: there is none of this name."""
+    try:
+        return load_prompt(name).sha256
+    except FileNotFoundError:
+        return ""
+
+
 def load_wordings(name: str) -> Wordings:
     """Read the alternative wordings of ``NAME.j2``."""
     return _make_wordings(_load_text(name))

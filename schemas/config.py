@@ -869,5 +869,7 @@ class BuildRecord(Section):
     """All settings of the build, and what it found."""
     limit: Positive | None
     """Number of images read from the source; none: all."""
+    rescans: int = 0
+    """How often all bytes of the source were read again (`--rescan`)."""
     until: str
     """The last stage; empty: all."""

@@ -6,12 +6,13 @@ boundary failed: retried by the next build).
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pairwright.schemas.scene import SceneGraph
 
+AnyRow = TypeVar("AnyRow", bound="Row")
 Half = Annotated[float, "float16"]
 """Half the memory of a float32, and enough for unit vectors."""
 NEAREST = 16
@@ -63,6 +64,9 @@ class Row:
     ABOUT: ClassVar[tuple[str, ...]] = ("subject",)
     """Columns that hold the keys that rows of this type are about (``ABOUT_COLUMNS``)."""
 
+    FACTS: ClassVar[tuple[str, ...]] = ()
+    """Columns that a source may change without changing the key; ``facts`` hashes them."""
+
     key: str
     """Hash of everything that the row is made from; equal keys are the same row."""
     source_key: str
@@ -80,6 +84,15 @@ class Row:
     def reason(self) -> str:
         """Return why the row is not used, which ``status`` counts; empty: it is."""
         return getattr(self, "why", "")
+
+
+def with_facts(row: AnyRow) -> AnyRow:
+    """Return a row of a source with the hash of its facts, if its type has any."""
+    if not row.FACTS:
+        return row
+    values = [repr(getattr(row, column)) for column in row.FACTS]
+    changes: dict[str, Any] = {"facts": make_key("facts", *values)}
+    return replace(row, **changes)
 
 
 ABOUT_COLUMNS = ("subject", "first", "second", "image_key", "element")
@@ -103,6 +116,7 @@ class ImageRow(Row):
     ``key`` hashes these bytes. Models see the decoded RGB.
     """
 
+    FACTS: ClassVar[tuple[str, ...]] = ("licence", "group", "captions", "source")
     image: bytes
     format: str
     """"jpeg", "png", "webp", "avif", "heif", "jxl", "tiff", "bmp" or "gif"."""
@@ -121,6 +135,8 @@ class ImageRow(Row):
     8."""
     remarks: tuple[str, ...] = ()
     """What is odd about it, though it is used, each "phrase: particulars"."""
+    facts: str = ""
+    """Hash of licence, group, captions and source, so that what depends on them is made again."""
 
     @property
     def reason(self) -> str:
@@ -236,6 +252,7 @@ class PairRow(Row):
     """Two images to compare. ``subject`` is the pair itself (= ``key``)."""
 
     ABOUT: ClassVar[tuple[str, ...]] = ("first", "second")
+    FACTS: ClassVar[tuple[str, ...]] = ("split",)
     first: str
     second: str
     origin: str
@@ -268,6 +285,8 @@ class PairRow(Row):
     transform: tuple[float, ...] = ()
     """Homography, 3 x 3 row by row, from pixels of the source's first image to those of its second,
     by which the second was warped onto the first; empty: it was not."""
+    facts: str = ""
+    """Hash of the split that the source names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,6 +310,8 @@ class Served:
     """Those of ``completion_tokens`` that the server returned apart from the text, as thoughts."""
     removed: tuple[str, ...] = ()
     """What was taken off the answer: "thoughts", "fence", "role", ..."""
+    prompt_sha256: str = ""
+    """Hash of the prompt file; empty: there is none, or an earlier release asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -710,6 +731,7 @@ class Negative:
 class PreferenceRow(Row):
     """Preference about a pair (``subject``): chosen, rejected text and images, negatives."""
 
+    FACTS: ClassVar[tuple[str, ...]] = ("licences", "sources", "split", "component")
     prompt: tuple[Turn, ...]
     images: tuple[bytes, ...]
     """Encoded images of the prompt, in order."""
@@ -742,6 +764,8 @@ class PreferenceRow(Row):
     """Claims of the chosen text, as in ``DifferenceRow``."""
     rejected_claims: str = "[]"
     """Claims of the rejected text."""
+    facts: str = ""
+    """Of a preference that a source brings: hash of licences, sources and split."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from pairwright.flows.pipeline.pipeline import (
 from pairwright.flows.pipeline.read_prompts import pin_prompts
 from pairwright.flows.pipeline.read_words import pin_words
 from pairwright.flows.versions.version import Version
+from pairwright.schemas.addresses import check_address
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.sources.readers import recognise_source
@@ -35,6 +36,7 @@ class Request:
     version: Version
     only_stage: str = ""  # retry failed rows of this stage only (a group or a table)
     only_reason: str = ""  # retry only rows that failed for this reason
+    rescan: bool = False  # read all bytes of the source, also of files of equal size and time
 
     def selects(self, stage: Stage) -> bool:
         """Return whether rows of a stage are made."""
@@ -75,7 +77,12 @@ def request_of(pipeline: Pipeline, folder: Folder, *, limit: int | None = None) 
 
 
 def resume_request(
-    present: Version, *, stage: str, reason: str, settings: Sequence[str] = ()
+    present: Version,
+    *,
+    stage: str,
+    reason: str,
+    settings: Sequence[str] = (),
+    rescan: bool = False,
 ) -> Request:
     """Return the request of a dataset's last build, or of failed rows of one stage."""
     check_stage(stage)
@@ -92,11 +99,12 @@ def resume_request(
     if not stage or _loads_models(stage, profile):
         profile = find_models.pin_models(profile, until)
     version = replace(present, pipeline=Pipeline(profile, until))
-    return Request(version=version, only_stage=stage, only_reason=reason)
+    return Request(version=version, only_stage=stage, only_reason=reason, rescan=rescan)
 
 
 def _check_out(out: str, profile: Profile) -> None:
     """Check that the dataset's folder can be written to, and lies outside its source."""
+    check_address(out)
     if "://" in out:
         return
     path = Path(out).absolute()

@@ -111,7 +111,9 @@ def run_build(request: Request, executor: Executor) -> Report:
         log.warning("%s", version.pipeline.caveat)
     began = now()
     source = version.profile.source_config
-    listed = list_all(source, version.limit)
+    rescans = _earlier_rescans(folder) + request.rescan
+    version = replace(version, rescans=rescans)
+    listed = list_all(source, version.limit, rescans=rescans)
     first = list(islice(listed, 1))  # a source that cannot be listed leaves no folder
     with in_use(folder):  # so that no clean-up deletes the listing
         items = write_items(folder, chain(first, listed))
@@ -122,6 +124,13 @@ def run_build(request: Request, executor: Executor) -> Report:
         version = _embed_excluded(version, executor)
         write_record(folder, version.record)
         return _run_steps(replace(request, version=version), executor, began)
+
+
+def _earlier_rescans(folder: Folder) -> int:
+    """Return how often the source was read again so far; 0 before the first build."""
+    with suppress(ConfigError, StoreError):
+        return read_record(folder).rescans
+    return 0
 
 
 def _log_changes(version: Version) -> None:

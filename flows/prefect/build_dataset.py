@@ -79,7 +79,11 @@ def build_dataset(
     persist_result=False,
 )
 def resume_dataset(
-    dataset: str, stage: StageName = "", reason: str = "", settings: list[str] | None = None
+    dataset: str,
+    stage: StageName = "",
+    reason: str = "",
+    settings: list[str] | None = None,
+    rescan: bool = False,  # noqa: FBT001, FBT002 - Prefect passes parameters by name
 ) -> State[None]:
     """Finish the unfinished rows of a dataset.
 
@@ -88,10 +92,17 @@ def resume_dataset(
         stage: Retry this stage only.
         reason: Retry only rows that failed for this reason.
         settings: Fields of `run` to set ("run.budget.max_calls=5000").
+        rescan: Read all bytes of the source again, also of files of equal size and time.
     """
     with log_to_prefect():
         opened = Dataset.open(dataset)
-        opened.resume(stage=stage, reason=reason, settings=settings or [], executor=open_in_prefect)
+        opened.resume(
+            stage=stage,
+            reason=reason,
+            settings=settings or [],
+            rescan=rescan,
+            executor=open_in_prefect,
+        )
         return _end_of(opened)
 
 

@@ -11,6 +11,7 @@ from typer import Option
 from pairwright.flows.pipeline.load_profile import load_profile
 from pairwright.flows.verbs import options
 from pairwright.flows.verbs.options import app
+from pairwright.schemas.addresses import check_address
 
 if TYPE_CHECKING:
     from pairwright.flows.building.find_models import Fetched
@@ -47,6 +48,8 @@ def build(
     """Build a dataset, or continue an earlier build of it."""
     if golden:
         settings = [*(settings or []), f"reading.golden={golden}"]
+    for text in (out, *(source or ()), *(exclude or ()), *(settings or ())):
+        check_address(text)  # before it is a parameter of a flow run
     load_profile(profile, settings or [])  # a wrong setting is refused before the stages are loaded
     kwargs: dict[str, Any] = {
         "out": out,
@@ -76,12 +79,24 @@ def resume(
             "(repeatable).",
         ),
     ] = None,
+    rescan: Annotated[
+        bool,
+        Option(
+            "--rescan",
+            help="Read all bytes of the source again, also of files of equal size and time.",
+        ),
+    ] = False,
 ) -> None:
     """Finish the unfinished rows of a dataset.
 
     These are the rows of a killed build, failed rows, and rows beyond its budget.
     """
-    kwargs: dict[str, Any] = {"stage": stage, "reason": reason, "settings": settings or []}
+    kwargs: dict[str, Any] = {
+        "stage": stage,
+        "reason": reason,
+        "settings": settings or [],
+        "rescan": rescan,
+    }
 
     def resume_here() -> "Dataset":
         opened = options.open_dataset(dataset)

@@ -31,8 +31,8 @@ def export(
         Option(
             "--format",
             "-f",
-            help="hf, trl, llamafactory, ms-swift, rlaif-v, llava, webdataset, openai-batch, grpo, edit, "
-            "omniedit, fiftyone or label-studio (`pairwright formats`).",
+            help="hf, trl, llamafactory, ms-swift, rlaif-v, llava, webdataset, openai-batch, grpo, "
+            "edit, omniedit, fiftyone or label-studio (`pairwright formats`).",
         ),
     ] = "hf",
     table: Annotated[
@@ -110,6 +110,8 @@ def export(
     rewritten = tally.say_rewritten()
     if rewritten:
         print(f"{rewritten}: other programs would show them otherwise than models saw them")
+    for note in tally.notes:
+        print(f"Note: {note}")
     decided = tally.say_decided()
     if decided:
         print(f"Decisions about the selected rows: {decided}")

@@ -145,7 +145,7 @@ def decide(
     """Store which rows people accepted, rejected or edited.
 
     Exports and trainings follow. Without a file, count them. Decisions about rows that the version
-    lacks are refused, with exit code 1. The latest decision about a row counts.
+    lacks are refused, with exit code 1. The last one stored about a row counts.
     """
     opened = options.open_dataset(dataset, version)
     stored = opened.decide(file) if file else None

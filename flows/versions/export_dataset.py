@@ -1,12 +1,13 @@
 """Export a version of a dataset: open its tables, and pass its rows to the exporter."""
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pairwright.flows.versions.count_answers import count_answers
 from pairwright.flows.versions.version import Version
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
@@ -168,7 +169,22 @@ def _describe_dataset(
         numbers=numbers,
         health=health,
         prompts=sorted(prompts),
+        notes=list(_list_notes(version, counts)),
     )
+
+
+def _list_notes(version: Version, counts: Sequence[Counts]) -> Iterator[str]:
+    """Yield what users of an export must know: unfinished rows, texts of several models."""
+    for count in counts:
+        unfinished = count.failed + count.pending
+        if unfinished:
+            yield (
+                f"{count.stage}: {unfinished:,} of {count.of:,} inputs are not done, so rows are "
+                "missing"
+            )
+    for answers in count_answers(version.folder, version.stages):
+        if answers.mixed:
+            yield answers.mixed
 
 
 def _check_target(target: str) -> None:

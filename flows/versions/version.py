@@ -56,6 +56,7 @@ class Version:
     snapshot: Snapshot | None = None  # ``None``: the current tables
     items: Sequence[str] = ()  # the parts that list the source, in its order
     limit: int | None = None  # first N images of the source; ``None``: all
+    rescans: int = 0  # how often all bytes of the source were read again
     _indexes: dict[tuple[str, int], Index] = field(
         default_factory=dict[tuple[str, int], Index], init=False, compare=False, repr=False
     )
@@ -71,6 +72,7 @@ class Version:
             snapshot=snapshot,
             items=record.items,
             limit=record.limit,
+            rescans=record.rescans,
         )
 
     @property
@@ -87,6 +89,7 @@ class Version:
             items=tuple(self.items),
             profile=add_findings(self.profile, {}),
             limit=self.limit,
+            rescans=self.rescans,
             until=self.pipeline.until,
         )
 

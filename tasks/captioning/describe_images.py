@@ -221,6 +221,10 @@ def _name_unread(config: CaptionsConfig) -> tuple[str, ...]:
     return () if config.is_served else ("image",)
 
 
+def _copies_captions(config: CaptionsConfig) -> bool:
+    return not config.is_served
+
+
 STAGE = Stage(
     name="captions",
     version=8,
@@ -232,6 +236,7 @@ STAGE = Stage(
     models=name_validators,
     prompts=_name_prompts,
     only_in=("pairs",),
+    facts=_copies_captions,
     without=_name_unread,
     journal="answers",
 )

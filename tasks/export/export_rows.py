@@ -76,7 +76,7 @@ def export_rows(
     """
     check_target(target)
     with replacing(target) as folder:
-        tally = Tally()
+        tally = Tally(notes=order.about.notes)
         with order.form.opens(folder, order.setting) as writer:
             for rows in groups:
                 for row in rows:

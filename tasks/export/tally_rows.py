@@ -91,6 +91,7 @@ class ExportedDataset:
     health: Sequence[tuple[str, str, str, bool]] = ()
     """Measures of its preferences: name, value, meaning, and whether it is within its bound."""
     prompts: Sequence[str] = ()  # files of ``prompts/`` that its stages use
+    notes: Sequence[str] = ()  # what its users must know, such as texts of several models
 
 
 @dataclass
@@ -119,6 +120,7 @@ class Tally:
         default_factory=Counter[str]
     )  # rows that the form cannot hold, by reason
     example: PreferenceRow | None = None  # the first row, as an example
+    notes: Sequence[str] = ()  # remarks on the exported dataset
     left_out: int = 0  # rows that were not selected
     left_out_of: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """Properties of these rows: "licences", "sources", "splits", ..., each with the existing

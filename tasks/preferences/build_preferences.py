@@ -358,6 +358,10 @@ def draw_prompt(
     return load_wordings(PROMPT).say(wording_kind, rng)
 
 
+def _always(_: object) -> bool:
+    return True
+
+
 STAGE = Stage(
     name="preferences",
     version=10,
@@ -367,9 +371,10 @@ STAGE = Stage(
     function=build_preferences,
     config=lambda profile: profile.complete(profile.preferences),
     prompts=(PROMPT, "answer_sentences"),
+    facts=_always,
     uses=(
         Uses(table="splits", row=SplitRow, counts=True),
-        Uses(table="images", row=ImageRow, on="about", without=("graph", "captions")),
+        Uses(table="images", row=ImageRow, on="about", without=("graph", "captions"), facts=True),
         Uses(table="differences", row=DifferenceRow, kind="many", counts=True),
         *(Uses(table=maker, row=RejectedTextRow, kind="many", counts=True) for maker in MAKERS),
         Uses(

@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from itertools import count
 from typing import Any
 
+from pairwright.prompts import hash_prompt
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import Served
@@ -191,6 +192,7 @@ class Client:
         served = replace(
             answer.served,
             prompt=question.prompt,
+            prompt_sha256=hash_prompt(question.prompt),
             model=answer.served.model or self._config.model,
             revision=answer.served.revision or self._config.revision,
             seed=question.seed,

@@ -8,17 +8,19 @@ Patterns may have braces (``shards-{000..011}.tar``), as in shells.
 import glob
 import os
 import re
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
+from pairwright.schemas.addresses import find_variables, hide_secrets, put_in, take_out
 from pairwright.schemas.errors import SourceError, wrap_errors
 from pairwright.tasks.sources.read_entry import EXTENSIONS
 from pairwright.tasks.sources.reader import RefusedEntryError, describe_error
@@ -50,6 +52,8 @@ class FilePattern:
     system: Any
     root: str
     pattern: str
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Environment variables in the address: names have no secret, paths do."""
 
     @property
     def is_local(self) -> bool:
@@ -58,6 +62,7 @@ class FilePattern:
 
     def path(self, name: str) -> str:
         """Return the file system's own path of a file."""
+        name = put_in(name, self.variables)
         return f"{self.root}/{name}" if self.root or self.is_local else name
 
     def stat(self, name: str, listed: FileState | None = None) -> FileState:
@@ -79,7 +84,10 @@ class FilePattern:
 
     def names(self, endings: tuple[str, ...]) -> list[str]:
         """Return the sorted names of the files; below a folder, those with one of these endings."""
-        with wrap_store_errors(self.address):
+        return [take_out(name, self.variables) for name in self._find_names(endings)]
+
+    def _find_names(self, endings: tuple[str, ...]) -> list[str]:
+        with wrap_store_errors(self.address, self.variables):
             if not self.pattern:
                 names = self._walk()
                 return _sort_visible(name for name in names if name.lower().endswith(endings))
@@ -200,28 +208,32 @@ def local_path(text: str, what: str) -> Path:
 
 def open_pattern(address: str) -> FilePattern:
     """Return the pattern of a source's files, without listing them."""
-    with wrap_store_errors(address):
+    variables = find_variables(address)
+    with wrap_store_errors(address, variables):
         if "://" in address:
-            system, path = fsspec.url_to_fs(address)
+            system, path = fsspec.url_to_fs(put_in(address, variables))
         else:
             system = LocalFileSystem()
             path = address
         if system.isdir(path):
-            return FilePattern(address, system, path.rstrip("/"), "")
+            return FilePattern(address, system, path.rstrip("/"), "", variables)
         wildcard = None if system.isfile(path) else _WILD.search(path)
         end = wildcard.start() if wildcard else len(path)
         slash = path.rfind("/", 0, end)
         root = path[: max(slash, 0)]
         pattern = path[slash + 1 :]
-        return FilePattern(address, system, root, pattern)
+        return FilePattern(address, system, root, pattern, variables)
 
 
 @contextmanager
-def wrap_store_errors(address: str) -> Generator[None]:
-    """Turn any exception of a store into a ``SourceError`` that names the address."""
+def wrap_store_errors(
+    address: str, variables: Mapping[str, str] = MappingProxyType({})
+) -> Generator[None]:
+    """Turn any exception of a store into a ``SourceError`` that names the address, no secret."""
 
     def name_address(error: Exception) -> SourceError:
-        return SourceError(f"{address}: cannot be read: {describe_error(error)}")
+        why = hide_secrets(take_out(describe_error(error), variables))
+        return SourceError(f"{hide_secrets(address)}: cannot be read: {why}")
 
     with wrap_errors(name_address, keep=SourceError):
         yield

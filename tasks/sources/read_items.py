@@ -33,6 +33,7 @@ from pairwright.schemas.rows import (
     Row,
     Turn,
     make_key,
+    with_facts,
 )
 from pairwright.tasks.images.decode import decode_rgb, encode_png
 from pairwright.tasks.models.perturb import perturb_image, replace_words
@@ -170,7 +171,7 @@ def read_items(
         results = READERS[source.kind].read_items(items, source)
         for row in perturb_source(results, source.robustness):
             if isinstance(row, row_type):
-                yield _refuse_texts(row) or row
+                yield _refuse_texts(row) or with_facts(row)
             elif isinstance(row, Dropped | Failed):
                 yield row
 
@@ -208,7 +209,8 @@ def read_pairs(
             yield from read_items(items, source, row_type=PairRow)
             continue
         for item in items:
-            yield from pair_up(item, images.get(item.key, ()))
+            for row in pair_up(item, images.get(item.key, ())):
+                yield row if isinstance(row, Dropped | Failed) else with_facts(row)
 
 
 def _pairs_up(config: SourceConfig) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pairwright.schemas.addresses import hide_secrets
 from pairwright.schemas.config import SourceConfig
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.rows import (
@@ -119,8 +120,9 @@ def make_refusal(item: ItemRow, error: Exception) -> Dropped | Failed:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the type and message of an error, shortened and escaped."""
-    return escape_name(f"{type(error).__name__}: {error}"[:300])
+    """Return the type and message of an error, without secrets, shortened and escaped."""
+    message = hide_secrets(f"{type(error).__name__}: {error}")
+    return escape_name(message[:300])
 
 
 def escape_name(text: str) -> str:

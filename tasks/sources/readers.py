@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from pairwright.schemas.addresses import check_address
 from pairwright.schemas.errors import SourceError
 from pairwright.schemas.plugins import Registry
 from pairwright.schemas.suggest import suggest
@@ -52,6 +53,7 @@ READERS = Registry("sources", Reader, _list_readers())
 
 def recognise_source(text: str) -> str:
     """Return a source as ``kind:path``, with an absolute path, so that builds resume anywhere."""
+    check_address(text)
     kind, colon, path = text.partition(":")
     reader = READERS.get(kind)
     if reader and not reader.needs_path and (colon or not Path(text).exists()):

@@ -32,9 +32,12 @@ def readers_of(config: SourceConfig) -> list[Reader]:
     return [READERS[kind] for kind in kinds if kind in READERS]
 
 
-def list_all(config: SourceConfig, limit: int | None = None) -> Iterator[ItemRow]:
+def list_all(
+    config: SourceConfig, limit: int | None = None, *, rescans: int = 0
+) -> Iterator[ItemRow]:
     """Yield the items of each source in its own order, at most ``limit`` of each.
 
+    With another number of ``rescans``, all are other items, which are read again.
     Of a source with a weight below 1 a part is drawn, which grows and shrinks with the weight.
     """
     for index, source in enumerate(split_sources(config)):
@@ -44,7 +47,12 @@ def list_all(config: SourceConfig, limit: int | None = None) -> Iterator[ItemRow
             drawn = (item for item in items if _draw(item) < weight)
             items = islice(drawn, limit)
         for item in items:
-            yield _mark(item, index) if index else item
+            if index:
+                item = _mark(item, index)
+            if rescans:
+                key = make_key("rescan", rescans, item.key)
+                item = replace(item, key=key, source_key=key, subject=key)
+            yield item
 
 
 def _draw(item: ItemRow) -> float:

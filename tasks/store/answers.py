@@ -27,6 +27,8 @@ CALLS = "calls"
 TOKENS = ("prompt_tokens", "completion_tokens")
 """Metadata of a part about the answers of served models that it took, refused ones included."""
 THOUGHT_TOKENS = "thought_tokens"
+MODELS = "models"
+"""Metadata: answers by model and revision, as the server states them, as JSON."""
 REMOVED = "taken_off"
 """Metadata: answers by the kind of what was taken off, as JSON."""
 
@@ -125,6 +127,8 @@ def describe_asked(answers: Answers) -> dict[str, str]:
     for usage in served:
         removed.update(usage.get("removed", ()))
     metadata[REMOVED] = json.dumps(removed)
+    models = Counter(f"{usage['model']} {usage['revision']}".strip() for usage in served)
+    metadata[MODELS] = json.dumps(models)
     return metadata
 
 

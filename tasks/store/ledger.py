@@ -29,7 +29,7 @@ from pairwright.tasks.store.stage import Planned, Uses
 from pairwright.tasks.store.takedowns import REFUSED, REMOVED
 
 MEMORY_LIMIT = "1GB"
-COLUMNS = ("key", "source_key", "status", "reason", "anchor", *ABOUT_COLUMNS)
+COLUMNS = ("key", "source_key", "status", "reason", "anchor", "facts", *ABOUT_COLUMNS)
 PLACED = ", ".join(["part INTEGER", "row INTEGER", *(f'"{column}" VARCHAR' for column in COLUMNS)])
 ENDS = ("ok", "dropped", "failed", "pending")
 BATCH_ROWS = 20_000
@@ -350,18 +350,25 @@ class Ledger:
         if stage.by_source and len(inputs.reads) > 1:
             parts.append("l.place")
         joins = ""
-        counted = [use for use in inputs.uses if use.counts]
+        facts = ["coalesce(l.facts, '')"] if stage.facts and stage.facts(planned.config) else []
+        counted = [use for use in inputs.uses if use.counts or use.facts]
         for number, use in enumerate(counted):
             used = f"({links_of(planned, use)}) m JOIN present_{use.table} u ON u.{use.by} = m.link"
-            keys = "string_agg(u.key, ' ' ORDER BY u.key) AS keys"
+            column = "facts" if use.facts else "key"
+            keys = f"string_agg(u.{column}, ' ' ORDER BY u.key) AS keys"
             keys_of = f"SELECT m.key AS about, {keys} FROM {used} GROUP BY ALL"
             joins += f" LEFT JOIN ({keys_of}) u{number} ON u{number}.about = l.key"
-            parts.append(f"coalesce(u{number}.keys, '')")
+            counting = facts if use.facts else parts
+            counting.append(f"coalesce(u{number}.keys, '')")
         if inputs.is_whole:
             parts.append(f"'{self.collection(planned)}'")
         source_key = parts[0]
         if len(parts) > 1:
             source_key = f"md5({' || chr(31) || '.join(parts)})"
+        if facts:  # rows of earlier releases have none, and keep their names
+            known = " || ".join(facts)
+            named = f"md5({' || chr(31) || '.join([source_key, *facts])})"
+            source_key = f"CASE WHEN {known} = '' THEN {source_key} ELSE {named} END"
         chosen = ""
         if inputs.only_in:
             subjects = [f"SELECT unnest(about) FROM about_{table}" for table in inputs.only_in]
@@ -379,7 +386,8 @@ class Ledger:
             if use.kind in ("table", "vectors"):
                 relations.append(f"present_{use.table}")
         # Independent of the order of the rows.
-        hashes = "coalesce(bit_xor(md5_number(key)), 0), bit_xor(md5_number(key || '+'))"
+        row = "key || coalesce(facts, '')"
+        hashes = f"coalesce(bit_xor(md5_number({row})), 0), bit_xor(md5_number({row} || '+'))"
         identifiers = list[str]()
         for relation in relations:
             (values,) = self.run_query(f"SELECT count(*), {hashes} FROM {relation}")

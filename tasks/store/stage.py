@@ -47,6 +47,9 @@ class Uses:
     counts: bool = False
     """Whether a row is unfinished again when one of these changes; off if the input's key covers it
     already."""
+    facts: bool = False
+    """Whether a row is unfinished again when the source changes what is known of one of these
+    (``Row.FACTS``)."""
     only_in: str = ""
     """Table that restricts the rows: only those with a subject of its rows are passed
     (``vectors``); as with ``table``, each row then depends on the whole input."""
@@ -129,6 +132,9 @@ class Stage:
     by_source: bool = False
     """Whether a row is unfinished again when the source key or the table of its input changes: for
     inputs whose key does not hash everything."""
+    facts: Callable[[Any], bool] | None = None
+    """Function that returns whether a row of a configuration is unfinished again when the source
+    changes what is known of its input (``Row.FACTS``); ``None``: it never is."""
     without: tuple[str, ...] | Callable[[Any], tuple[str, ...]] = ()
     """Columns of the input that the function does not use, or a function that returns a
     configuration's."""
@@ -336,10 +342,17 @@ def plan_stage(
     replaced = {name: prompts[name] for name in inputs.prompts if name in prompts}
     if inputs.reads:
         hashes = hash_prompts(inputs, replaced)
+        replaced = _pin_prompts(inputs, replaced)
         mark = fingerprint(stage, config, inputs=inputs, prompts=hashes, tables=tables)
     else:
         mark = make_key(stage.name, "off")[:16]
     return Planned(stage=stage, config=config, inputs=inputs, fingerprint=mark, prompts=replaced)
+
+
+def _pin_prompts(inputs: Inputs, replaced: Mapping[str, str]) -> dict[str, str]:
+    """Return the text of each prompt of a stage, so that workers use what was fingerprinted."""
+    with use_prompts(replaced):
+        return {name: load_prompt(name).text for name in inputs.prompts}
 
 
 def table_folder(name: str, fingerprint: str) -> str:

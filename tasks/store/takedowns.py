@@ -28,7 +28,7 @@ REMOVED = "removed on request"
 REFUSED = "removed on request, after it was refused"
 """Reasons of tombstones, of ok rows and of dropped or failed ones."""
 # columns that a tombstone keeps: hashes, by which later rows know what they depend on
-KEYS = ("key", "source_key", "anchor", *ABOUT_COLUMNS)
+KEYS = ("key", "source_key", "anchor", "facts", *ABOUT_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

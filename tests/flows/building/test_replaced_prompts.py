@@ -1,15 +1,19 @@
 """A build with changed prompts, in other processes: asked are these, once they are read."""
 
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 import pairwright as pw
+from pairwright import prompts
+from pairwright.flows.versions.export_dataset import ExportConfig
+from pairwright.prompts import load_prompt
 from pairwright.schemas.errors import ConfigError
 from tests.fixtures.builds import build_here
-from tests.fixtures.chat_server import Asked, ChatServer, chat_server
+from tests.fixtures.chat_server import Asked, ChatServer, Reply, chat_server
 
 CAPTION = "A wooden table in front of a pale wall carries the ball number {} and nothing else. "
 SETTINGS = (
@@ -70,7 +74,9 @@ def test_workers_ask_the_changed_prompts(photographs: Path, server: ChatServer) 
     assert "Name three" not in server.asked[-1].text, "a resumed build keeps what was read"
     assert build(photographs, server, setting) == ["<image>Name three things."] * 4
     assert pw.open(out)["images"].to_arrow().column("key").to_pylist() == images
-    assert len(pw.open(out)["captions"]) == 4
+    captions = pw.open(out)["captions"].rows()
+    hashes = {served.prompt_sha256 for row in captions for served in row.served}
+    assert hashes == {sha256(b"Name three things.").hexdigest()}
     changed = pw.open(out).versions()[-1].changed
     assert "prompt describe_image: a new text" in changed
     prompt.write_text("{{ caption }}")
@@ -78,3 +84,33 @@ def test_workers_ask_the_changed_prompts(photographs: Path, server: ChatServer) 
     with pytest.raises(ConfigError, match=r"describe_image\.j2:1: unknown variable"):
         build(photographs, server, setting)
     assert len(server.asked) == asked
+
+
+def test_a_file_that_changes_during_a_build_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    planned = next(
+        planned
+        for planned in pw.Pipeline("laptop", until="captions").plan()
+        if planned.stage.name == "captions"
+    )
+    text = load_prompt("describe_image").text
+    monkeypatch.setattr(prompts, "_read", lambda name: f"changed {name}")
+    with prompts.use_prompts(planned.prompts):
+        assert load_prompt("describe_image").text == text
+
+
+def test_texts_of_two_models_under_one_name_are_said(photographs: Path, tmp_path: Path) -> None:
+    def answer_as(request: Asked) -> Reply:
+        model = "tiny" if request.number % 2 else "another"
+        return Reply(answer(request), model=model)
+
+    with chat_server(answer_as) as server:
+        build(photographs, server)
+    out = photographs.parent / "out"
+    (line,) = [str(count) for count in pw.open(out).status().answers]
+    assert "captions: 2 models or revisions answered as tiny: " in line
+    assert "another (" in line
+    tally = pw.open(out).export("hf", tmp_path / "export", config=ExportConfig(table="captions"))
+    assert list(tally.notes) == [line]
+    assert "another" in (tmp_path / "export/README.md").read_text()
