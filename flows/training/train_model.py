@@ -142,6 +142,7 @@ def prepare_run(
     if run.config():
         _check_same(run, start.config)
         if not run.is_finished:
+            run.check_files()
             check_mixed(run)
             check_frozen_parts(version.folder, run.rows)
             _check_removed(version.folder, run)

@@ -24,7 +24,7 @@ from pairwright.tasks.store.executor import Outcome, ShardFailed
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.gates import Verdict, read_verdict
 from pairwright.tasks.store.ledger import DUPLICATE, Counts
-from pairwright.tasks.store.manifest import MANIFEST, MARKER, find_damage
+from pairwright.tasks.store.manifest import MANIFEST, MARKER, RECORD, find_damage, list_changed
 from pairwright.tasks.store.open_tables import ITEMS, Build, table_folders
 from pairwright.tasks.store.snapshot import find_live, latest_snapshot, stream_live
 from pairwright.tasks.store.stage import Planned
@@ -241,9 +241,12 @@ def verify_copies(url: str, below: str = "") -> list[str] | None:
     manifests: list[Path] = []
     for pattern in patterns:
         manifests += Path(folder.path("")).glob(below + pattern)
-    if not manifests:
+    records = sorted(Path(folder.path("")).glob(f"{below}{RECORD}"))
+    if not manifests and not records:
         return None
     found = [find_damage(path.parent, path.name) for path in sorted(manifests)]
+    for path in records:
+        found += list_changed(path.parent)
     return [damage for damage in found if damage]
 
 

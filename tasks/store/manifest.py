@@ -6,7 +6,7 @@ written last. ``README.md`` is not listed, since people edit it; files added lat
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,12 @@ import xxhash
 from pydantic import BaseModel, ValidationError
 
 from pairwright.schemas.errors import ModelError
+from pairwright.tasks.store.files import Folder
 
 MANIFEST = "manifest.json"
 MARKER = ".pairwright-export.json"
+RECORD = "files.json"
+"""Manifest of a folder whose files change one by one: a run's."""
 README = "README.md"
 
 
@@ -26,6 +29,28 @@ class FileEntry(BaseModel, frozen=True):
 
     size_bytes: int
     xxh3_128: str
+
+
+class ChangedEntry(FileEntry, frozen=True):
+    """Entry of a file that may be replaced while a process is killed."""
+
+    before: FileEntry | None = None
+    """The file that was there before; absent: none was."""
+    is_new: bool = False
+    """Whether there was none before."""
+
+    def allows(self, entry: FileEntry | None) -> bool:
+        """Return whether a file, or ``None``, is the written one or the one before."""
+        if entry is None:
+            return self.is_new
+        expected = [(one.size_bytes, one.xxh3_128) for one in (self, self.before) if one]
+        return (entry.size_bytes, entry.xxh3_128) in expected
+
+
+class Record(BaseModel, frozen=True):
+    """Record of a folder's files."""
+
+    files: dict[str, ChangedEntry] = {}
 
 
 class Manifest(BaseModel, frozen=True):
@@ -71,6 +96,62 @@ def write_manifest(folder: Path) -> None:
 def read_manifest(path: Path) -> dict[str, FileEntry]:
     """Return the entries of a manifest or marker; a marker of an earlier release has none."""
     return Manifest.model_validate_json(path.read_bytes()).files
+
+
+def record_files(folder: Path, names: Iterable[str]) -> None:
+    """Write a record of existing files as they are; of all others nothing."""
+    files = {
+        name: ChangedEntry(**_file_entry(folder / name).model_dump())
+        for name in names
+        if (folder / name).exists()
+    }
+    _write_record(folder, files)
+
+
+def replace_file(folder: Path, name: str, data: bytes) -> None:
+    """Write a file of a folder with a record, which is written first."""
+    if (folder / RECORD).exists():
+        files = dict(_read_record(folder))
+        before = _file_entry(folder / name) if (folder / name).exists() else None
+        files[name] = ChangedEntry(
+            size_bytes=len(data),
+            xxh3_128=xxhash.xxh3_128_hexdigest(data),
+            before=before,
+            is_new=before is None,
+        )
+        _write_record(folder, files)
+    Folder(str(folder)).write(name, data)
+
+
+def _read_record(folder: Path) -> dict[str, ChangedEntry]:
+    return Record.model_validate_json((folder / RECORD).read_bytes()).files
+
+
+def _write_record(folder: Path, files: Mapping[str, ChangedEntry]) -> None:
+    content = Record(files=dict(files)).model_dump_json(indent=1)
+    Folder(str(folder)).write(RECORD, content.encode())
+
+
+def list_changed(folder: Path) -> list[str]:
+    """Describe each file that differs from a folder's record; none without a record."""
+    path = folder / RECORD
+    if not path.exists():
+        return []
+    try:
+        files = _read_record(folder)
+    except (ValidationError, OSError) as error:
+        return [f"{path}: cannot be read: {str(error).partition(chr(10))[0]}"]
+    damaged: list[str] = []
+    for name, entry in files.items():
+        file = folder / name
+        try:
+            found = _file_entry(file)
+        except FileNotFoundError:
+            found = None
+        if not entry.allows(found):
+            why = "is missing" if found is None else "is not as written"
+            damaged.append(f"{file}: {why}")
+    return damaged
 
 
 def find_damage(folder: Path, manifest: str = MANIFEST) -> str:

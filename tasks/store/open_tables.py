@@ -41,7 +41,12 @@ from pairwright.tasks.store.scratch import (
 )
 from pairwright.tasks.store.shard import ShardRef, write_plan
 from pairwright.tasks.store.stage import Planned, table_folder
-from pairwright.tasks.store.takedowns import last_takedown, read_takedowns, removed_by
+from pairwright.tasks.store.takedowns import (
+    MEND_MISSING,
+    last_takedown,
+    read_takedowns,
+    removed_by,
+)
 
 RECORD = "build.json"
 FINGERPRINT = re.compile("[0-9a-f]{16}|listed")
@@ -235,6 +240,9 @@ class Build:
             self.ledger = stack.enter_context(Ledger(self.folder, self._scratch / "spill"))
             entries = read_takedowns(self.folder)
             self.takedowns = entries[-1].number if entries else 0
+            if self.pinned and self.pinned.takedowns > self.takedowns:
+                missing = f"takedowns/{self.pinned.takedowns:06d}.json"
+                raise StoreError(f"{self.folder.path(missing)}: is missing. {MEND_MISSING}")
             self.ledger.remove_images(removed_by(entries))
             item_names = [name.rpartition("/")[2] for name in self.items]
             self.ledger.set_items(ITEMS, item_names)

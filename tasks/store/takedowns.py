@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from pydantic import TypeAdapter
 
+from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import ABOUT_COLUMNS
 from pairwright.tasks.store.files import Folder, numbered_files, read_sealed, seal
 
@@ -22,6 +23,10 @@ SWEPT = f"{FOLDER}/swept.json"  # number of the last entry whose images are in n
 MEND = (
     "It lists removed images: restore it from a copy, or delete it and remove them again "
     "(`pairwright remove`)"
+)
+MEND_MISSING = (
+    "It lists removed images, which would come back: restore it from a copy, or delete the later "
+    "entries and remove their images again (`pairwright remove`)"
 )
 MEND_SWEPT = "Delete it: the next `pairwright gc` writes it again"
 REMOVED = "removed on request"
@@ -43,9 +48,12 @@ class Takedown:
 
 def read_takedowns(folder: Folder) -> list[Takedown]:
     """Return the list in order; a damaged entry is an error: a removed image could come back."""
-    entries = (
-        read_sealed(folder, name, mend=MEND) for name in numbered_files(folder, FOLDER).values()
-    )
+    files = numbered_files(folder, FOLDER)
+    known = read_swept(folder) if files else 0
+    for number in range(1, max([known, *files]) + 1):
+        if number not in files:
+            raise StoreError(f"{folder.path(FOLDER)}/{number:06d}.json: is missing. {MEND_MISSING}")
+    entries = (read_sealed(folder, name, mend=MEND) for name in files.values())
     return [TypeAdapter(Takedown).validate_python(content) for content in entries]
 
 
@@ -70,10 +78,14 @@ def last_unswept(folder: Folder, entries: Sequence[Takedown]) -> int:
     if not entries:
         return 0
     last = entries[-1].number
-    swept = 0
-    if folder.exists(SWEPT):
-        swept = int(read_sealed(folder, SWEPT, mend=MEND_SWEPT)["swept"])
-    return last if last > swept else 0
+    return last if last > read_swept(folder) else 0
+
+
+def read_swept(folder: Folder) -> int:
+    """Return the number of the last entry whose images are in no file any more; 0: none."""
+    if not folder.exists(SWEPT):
+        return 0
+    return int(read_sealed(folder, SWEPT, mend=MEND_SWEPT)["swept"])
 
 
 def removed_by(entries: Iterable[Takedown]) -> frozenset[str]:

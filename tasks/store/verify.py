@@ -38,10 +38,17 @@ def find_faults(folder: Folder, tables: Iterable[str], parts: Iterable[str] = ()
         if number in numbers or number not in deleted:
             yield from _fault(partial(_add_parts, names, folder, number))
     known = 0
+    last_takedown = 0
     with suppress(StoreError):  # reported above
         newest = snapshot.latest_snapshot(folder)
         if newest:
             known = newest.content.get("decisions", 0)
+            last_takedown = newest.takedowns
+    listed = numbered_files(folder, takedowns.FOLDER)
+    for number in range(1, max([last_takedown, *listed]) + 1):
+        if number not in listed:
+            file = folder.path(f"{takedowns.FOLDER}/{number:06d}.json")
+            yield f"{file}: is missing. {takedowns.MEND_MISSING}"
     try:
         yield from missing_decisions(folder, known)
     except StoreError as error:

@@ -45,7 +45,14 @@ from pairwright.schemas.errors import ConfigError, ModelError
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.evaluations import FOLDER as EVALUATIONS
 from pairwright.tasks.store.files import Folder, flush, naming
-from pairwright.tasks.store.manifest import find_damage, write_manifest
+from pairwright.tasks.store.manifest import (
+    RECORD,
+    find_damage,
+    list_changed,
+    record_files,
+    replace_file,
+    write_manifest,
+)
 from pairwright.tasks.training.freeze_rows import FILE, MIXED, Refused
 
 log = logging.getLogger(__name__)
@@ -115,6 +122,14 @@ class Run:
             remedy = "resume from the previous one"
         raise ModelError(f"{damage}. Delete {latest} to {remedy}, or give another --name")
 
+    def check_files(self) -> None:
+        """Raise ``ModelError`` where a file of an unfinished run is missing or changed."""
+        damaged = list_changed(self.folder)
+        if damaged:
+            raise ModelError(
+                f"{damaged[0]}. Restore it from a copy, or start over with another --name"
+            )
+
     def config(self) -> TrainConfig | None:
         """Return its settings; ``None`` before it begins."""
         path = self.folder / "config.yaml"
@@ -140,6 +155,7 @@ class Run:
         """Write the data and, last, the settings."""
         with naming(str(self.folder), "begun"):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
+        record_files(self.folder, [self.rows.name])
         _write(self.folder / "data.json", json.dumps(data, indent=1))
         append_refused(self.refused, refused)
         self.write_config(config)
@@ -154,7 +170,7 @@ class Run:
         if self.folder.parent.name == RUNS:
             dataset = self.folder.parent.parent
             shutil.rmtree(dataset / EVALUATIONS / self.folder.name, ignore_errors=True)
-        own = (self.rows.name, self.metrics.name, self.refused.name)
+        own = (RECORD, self.rows.name, self.metrics.name, self.refused.name)
         for name in ("config.yaml", *own, REFERENCE, VOCABULARY):
             (self.folder / name).unlink(missing_ok=True)
         for name in (RETRIEVER, PLACES, MIXED):
@@ -259,7 +275,7 @@ def append_refused(path: Path, refused: Sequence[Refused]) -> list[Refused]:
 
 
 def _write(path: Path, text: str) -> None:
-    Folder(str(path.parent)).write(path.name, text.encode())
+    replace_file(path.parent, path.name, text.encode())
 
 
 @dataclass
@@ -337,4 +353,4 @@ class MetricsFile:
         rows = [dict(zip(SCHEMA.names, entry, strict=True)) for entry in self.entries]
         sink = pa.BufferOutputStream()
         pq.write_table(pa.Table.from_pylist(rows, SCHEMA), sink)
-        Folder(str(self.path.parent)).write(self.path.name, sink.getvalue().to_pybytes())
+        replace_file(self.path.parent, self.path.name, sink.getvalue().to_pybytes())
