@@ -5,8 +5,8 @@ small row within a row is a struct, a pydantic model is JSON text. A row that is
 three names, all its ``source_key``.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from operator import attrgetter
 from types import SimpleNamespace
@@ -128,6 +128,11 @@ def integers(values: NDArray[np.int32]) -> pa.Array:
     return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(values)])
 
 
+def concat_parts(tables: Iterable[pa.Table]) -> pa.Table:
+    """Return the tables as one; fields that parts of an earlier release lack are null."""
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
 def from_table(table: pa.Table, row_type: type[R]) -> Iterator[R]:
     """Yield the rows of an Arrow table; columns that were not read are empty."""
     classes, schema = _classes_of(row_type), schema_of(row_type)
@@ -149,11 +154,26 @@ def from_table(table: pa.Table, row_type: type[R]) -> Iterator[R]:
         )
 
 
+@cache
+def _optional_fields(kind: type[Any]) -> frozenset[str]:
+    """Return the names of the fields that have a default."""
+    if not is_dataclass(kind):
+        return frozenset()
+    return frozenset(field.name for field in fields(kind) if field.default is not MISSING)
+
+
 def _to_rich(value: Any, kind: type[Any] | None = None) -> Any:
     if isinstance(value, list):
         if kind:
-            return tuple(
-                kind(**{name: _to_rich(inner) for name, inner in item.items()}) for item in value
-            )
+            optional = _optional_fields(kind)
+            items: list[Any] = []
+            for item in value:
+                known = {
+                    name: _to_rich(inner)
+                    for name, inner in item.items()
+                    if inner is not None or name not in optional
+                }
+                items.append(kind(**known))
+            return tuple(items)
         return tuple(tuple(item) if isinstance(item, list) else item for item in value)
     return kind.model_validate_json(value) if kind and value is not None else value

@@ -152,8 +152,9 @@ def model(
         str, Option("--benchmark", "-b", help="Name of the benchmark, or list.")
     ] = "list",
     data: Annotated[
-        Path, Option(help="Folder of its annotations and images, or a dataset.")
-    ] = Path(),
+        Path | None,
+        Option(help="Folder of its annotations and images, or a dataset (default: the run's)."),
+    ] = None,
     to: Annotated[
         Path | None, Option(help="File for the scores (default: below evaluations/).")
     ] = None,
@@ -192,7 +193,7 @@ def model(
     config = EvaluationConfig(
         model=checkpoint,
         benchmark=benchmark,
-        data=data,
+        data=data or _dataset_of_run(checkpoint),
         version=version,
         to=to,
         limit=limit,
@@ -212,6 +213,14 @@ def model(
         print("\n".join(evaluated.summary_lines()))
     if evaluated.results.pending:
         raise typer.Exit(options.UNFINISHED)
+
+
+def _dataset_of_run(checkpoint: str) -> Path:
+    """Return the dataset in whose folder a run lies, or else this folder."""
+    for folder in Path(checkpoint).absolute().parents:
+        if (folder / "build.json").is_file():
+            return folder
+    return Path()
 
 
 def _print_benchmarks() -> None:

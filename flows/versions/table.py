@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairwright.flows.versions.version import Version
-from pairwright.schemas.arrow import R, add_missing_columns, from_table, schema_of
+from pairwright.schemas.arrow import R, add_missing_columns, concat_parts, from_table, schema_of
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.images.plain import PlainImages
 from pairwright.tasks.store.index import columns_without
@@ -99,7 +99,7 @@ class Table(Generic[R]):
         names = self._known(columns)
         schema = schema_of(self.row_type)
         empty = pa.schema([schema.field(name) for name in names]).empty_table()
-        return pa.concat_tables([empty, *(batch.select(names) for batch in self.batches(names))])
+        return concat_parts([empty, *(batch.select(names) for batch in self.batches(names))])
 
     def to_pandas(self, columns: Sequence[str] = ()) -> "pandas.DataFrame":
         """Return all rows, or some of their columns, as a data frame."""

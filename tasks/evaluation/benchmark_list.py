@@ -53,6 +53,14 @@ ALL = (
         SCENES,
         own_datasets.open_scene_pairs,
     ),
+    Benchmark(
+        "own",
+        "how close a description of the differences is to people's, on the test split of your own "
+        "dataset",
+        "a dataset whose pairs people described: pairwright build pairs.csv",
+        own_datasets.open_own,
+        described_pairs.RULE,
+    ),
     _of_people(
         "spot-the-diff", "frames of surveillance cameras, by the three protocols that papers use"
     ),

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pairwright.schemas.arrow import no_rows, schema_of
+from pairwright.schemas.arrow import concat_parts, no_rows, schema_of
 from pairwright.schemas.config import ExcludeConfig
 from pairwright.schemas.filters import FiltersConfig, MeasureBound
 from pairwright.schemas.rows import (
@@ -331,7 +331,7 @@ def write_references(build: Build, embeddings: Planned, images: Planned) -> str:
     names = {row.key: row.name for row in live}
     tables = [EMPTY, *stream_live(build, embeddings, EMPTY.column_names)]
     order = [("embedder", "ascending"), ("subject", "ascending")]
-    table = pa.concat_tables(tables).sort_by(order)
+    table = concat_parts(tables).sort_by(order)
     subjects = table.column("subject").to_pylist()
     column = pa.array([names[key] for key in subjects], pa.string())
     named = table.append_column("name", column).combine_chunks()

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pairwright.schemas.arrow import no_rows, schema_of
+from pairwright.schemas.arrow import concat_parts, no_rows, schema_of
 from pairwright.schemas.config import UnitingConfig
 from pairwright.schemas.rows import AdmittedRow, Dropped, ImageRow, PairRow, Row, group_of
 from pairwright.tasks.store.stage import Stage, Uses
@@ -70,7 +70,7 @@ def unite_pairs(
 
 def _join_tables(tables: Sequence[pa.Table], all_admitted: pa.Table | None) -> pa.Table:
     """Return the pairs of all tables whose images are admitted (``None``: all are)."""
-    pairs = pa.concat_tables([table.select(COLUMNS) for table in tables])
+    pairs = concat_parts([table.select(COLUMNS) for table in tables])
     if all_admitted is None:
         return pairs
     images = all_admitted.column("key")

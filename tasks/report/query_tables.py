@@ -14,7 +14,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from pairwright.schemas.arrow import R, schema_of
+from pairwright.schemas.arrow import R, concat_parts, schema_of
 from pairwright.tasks.pages.charts import ValueCounts
 from pairwright.tasks.store.index import Index, columns_without
 from pairwright.tasks.store.ledger import MEMORY_LIMIT
@@ -88,10 +88,10 @@ class Tables:
         for table in index.part_tables(columns):
             batch.append(table)
             if sum(map(len, batch)) >= CHUNK_ROWS:
-                yield pa.concat_tables(batch).combine_chunks()
+                yield concat_parts(batch).combine_chunks()
                 batch = []
         if batch:
-            yield pa.concat_tables(batch).combine_chunks()
+            yield concat_parts(batch).combine_chunks()
 
     @contextlib.contextmanager
     def database(self, **columns: Sequence[str]) -> Generator[duckdb.DuckDBPyConnection]:

@@ -20,7 +20,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from pairwright.schemas.arrow import integers
+from pairwright.schemas.arrow import concat_parts, integers
 from pairwright.schemas.errors import StoreError, ValidationError
 from pairwright.schemas.rows import ABOUT_COLUMNS, ItemRow, Row
 from pairwright.tasks.store.files import Folder
@@ -201,10 +201,10 @@ class Ledger:
                 ):
                     batch.append(keys)
                     if sum(map(len, batch)) >= BATCH_ROWS:
-                        yield pa.concat_tables(batch)
+                        yield concat_parts(batch)
                         batch = []
         if batch:
-            yield pa.concat_tables(batch)
+            yield concat_parts(batch)
 
     def resolve(self, planned: Planned) -> None:
         """Compute a stage's present input and live rows from the live tables of earlier stages."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pairwright.prompts import use_prompts
-from pairwright.schemas.arrow import from_table, schema_of, to_table
+from pairwright.schemas.arrow import concat_parts, from_table, schema_of, to_table
 from pairwright.schemas.errors import ValidationError
 from pairwright.schemas.rows import Dropped, Failed, Row, make_key
 from pairwright.tasks.store.answers import Answers, describe_asked
@@ -223,7 +223,7 @@ def _results(
             kept.store_value(
                 make_key(form, key), tables[-1].to_batches()[0].serialize().to_pybytes()
             )
-    return pa.concat_tables(tables)
+    return concat_parts(tables)
 
 
 def _in_order(table: pa.Table, keys: Sequence[str], row_type: type[Row]) -> pa.Table:
@@ -248,7 +248,7 @@ def _in_order(table: pa.Table, keys: Sequence[str], row_type: type[Row]) -> pa.T
         chosen += kept if best == "ok" else kept[:1]
     if chosen == list(range(len(table))):
         return table  # saves a copy of the shard's images
-    return pa.concat_tables([table, to_table(silent, row_type)]).take(chosen)
+    return concat_parts([table, to_table(silent, row_type)]).take(chosen)
 
 
 def _open_uses(planned: Planned, shard: ShardRef, rows: Sequence[Row]) -> Iterator[tuple[str, Any]]:
@@ -303,4 +303,4 @@ def _whole_table(folder: Folder, file: str, table: str, use: Uses) -> pa.Table:
     index = open_index(folder, file, table)
     columns = columns_without(use.row, use.without)
     empty = schema_of(use.row).empty_table().select(columns)
-    return pa.concat_tables([empty, *index.part_tables(columns)])
+    return concat_parts([empty, *index.part_tables(columns)])

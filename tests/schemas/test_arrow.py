@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from pairwright.schemas import rows
-from pairwright.schemas.arrow import from_table, schema_of, to_table
+from pairwright.schemas.arrow import concat_parts, from_table, schema_of, to_table
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.rows import Dropped, Failed, ImageRow, Row, make_key
+from pairwright.schemas.rows import DifferenceRow, Dropped, Failed, ImageRow, Row, Served, make_key
 from tests.fixtures.rows import row_of
 
 CLASSES = [value for value in vars(rows).values() if isinstance(value, type)]
@@ -128,3 +128,20 @@ def test_rows_without_a_result_keep_their_source_and_reason() -> None:
     for record, row in zip(records[:2], [small, down], strict=True):
         assert {record[name] for name in ("key", "source_key", "subject")} == {row.source_key}
         assert {record[name] for name in ("image", "width", "captions")} == {None}
+
+
+def test_a_field_that_older_parts_lack_has_its_default() -> None:
+    """Of a table's parts, some may have been written before a structure got a field."""
+    numbers = {"seed": 1, "prompt_tokens": 2, "completion_tokens": 3, "latency": 0.5}
+    call = Served(prompt="describe", model="m", revision="", finish_reason="stop", **numbers)
+    row = row_of(DifferenceRow, source="s", served=(call,))
+    newer = to_table([row], DifferenceRow)
+    (position,) = [newer.schema.get_field_index("served")]
+    calls = newer.column("served").to_pylist()
+    for call in calls[0]:
+        del call["prompt_sha256"]
+    kind = newer.schema.field("served").type.value_type
+    lacking = pa.struct([field for field in kind if field.name != "prompt_sha256"])
+    older = newer.set_column(position, "served", pa.array(calls, pa.list_(lacking)))
+    rows = list(from_table(concat_parts([older, newer]), DifferenceRow))
+    assert rows == [row, row]

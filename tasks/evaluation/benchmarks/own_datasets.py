@@ -21,7 +21,14 @@ from pairwright.schemas.claims import Claim, Graphs, Selector, is_true_claim
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import ImageRow, PairRow, PreferenceRow, make_key
 from pairwright.schemas.scene import PLURALS, SceneGraph
-from pairwright.tasks.evaluation.benchmark import Data, Exam, Marked, Replies, ask_at_length
+from pairwright.tasks.evaluation.benchmark import (
+    Data,
+    Exam,
+    ExamQuestion,
+    Marked,
+    Replies,
+    ask_at_length,
+)
 from pairwright.tasks.evaluation.benchmarks.choices import (
     Choice,
     Units,
@@ -30,6 +37,7 @@ from pairwright.tasks.evaluation.benchmarks.choices import (
     read_choice,
 )
 from pairwright.tasks.evaluation.benchmarks.described_pairs import (
+    KIND,
     PROMPT,
     TEST,
     References,
@@ -37,6 +45,7 @@ from pairwright.tasks.evaluation.benchmarks.described_pairs import (
 )
 from pairwright.tasks.evaluation.measured import Measured, measure_mean, measure_ratios
 from pairwright.tasks.evaluation.read_captions import Record
+from pairwright.tasks.evaluation.score_captions import require_installed
 from pairwright.tasks.scenes.read_claims import read_claims
 from pairwright.tasks.texts.words import affirmed, says_no_change
 
@@ -347,6 +356,38 @@ def _read_differences(data: Data, pairs: Sequence[KnownScene]) -> list[Record]:
                 )
             )
     return records
+
+
+def open_own(data: Data) -> Exam:
+    """Return one question per pair of the test split that people described.
+
+    The references are their texts: those of ``PairRow``, of any source.
+    """
+    require_installed()
+    splits = {row.subject: row.split for row in data.rows("splits")}
+    described: list[PairRow] = []
+    rows: Iterable[PairRow] = data.rows("pairs")
+    for row in rows:
+        if row.human_differences and splits.get(row.key) == TEST:
+            described.append(row)
+    if not described:
+        raise ConfigError(
+            f"--data {data.folder}: no pair of its test split has a text that people wrote: "
+            "set preferences.test_share, and build from a source with such texts"
+        )
+    described.sort(key=lambda row: row.key)
+    keys = {key for row in described for key in (row.first, row.second)}
+    images = {row.key: row.image for row in data.rows("images") if row.key in keys}
+    wording = load_wordings(PROMPT).kinds[KIND][0].render()
+    questions: list[ExamQuestion] = []
+    records: list[Record] = []
+    for row in described:
+        both = (images[row.first], images[row.second])
+        questions.append(ask_at_length(row.key, f"<image><image>{wording}", both, PROMPT))
+        records.append(Record(row.key, row.human_differences, is_list=True, where=row.key))
+    references = References(records=records)
+    note = references.note()
+    return Exam(questions=questions, mark=references.mark, read_answers=False, notes=(note,))
 
 
 def _check_claims(text: str, graphs: Graphs) -> tuple[bool, int, int]:

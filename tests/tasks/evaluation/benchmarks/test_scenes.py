@@ -210,3 +210,20 @@ def test_a_text_is_no_more_than_a_text():
     (rejected,) = [question for question in questions if question.name.endswith("_rejected")]
     assert "<|im_end|>" not in rejected.text
     assert rejected.text.count("<image>") == len(rejected.images) == 2
+
+
+def test_own_asks_about_pairs_of_the_test_split_that_people_described() -> None:
+    described = replace(CHANGED, human_differences=("The mug is gone.", "A teapot came."))
+    other = replace(SAME, human_differences=("Nothing changed.",))
+    splits = [split_of(CHANGED, "test"), split_of(SAME, "train"), split_of(OTHER, "test")]
+    exam = opened("own", pairs=[described, other, OTHER], splits=splits)
+    (question,) = exam.questions
+    assert (question.name, len(question.images)) == (CHANGED.key, 2)
+    assert exam.notes[0].startswith("2 references of 1 pairs")
+    scores = scored(exam, {CHANGED.key: "The mug is gone."})
+    assert scores["BLEU-1"] == pytest.approx(1.0)
+
+
+def test_own_without_people_s_texts_says_so() -> None:
+    with pytest.raises(ConfigError, match="no pair of its test split has a text"):
+        opened("own", splits=[split_of(CHANGED, "test")])
