@@ -55,8 +55,8 @@ class Version:
     snapshot: Snapshot | None = None  # ``None``: the current tables
     items: Sequence[str] = ()  # the parts that list the source, in its order
     limit: int | None = None  # first N images of the source; ``None``: all
-    _indexes: dict[str, Index] = field(
-        default_factory=dict[str, Index], init=False, compare=False, repr=False
+    _indexes: dict[tuple[str, bool], Index] = field(
+        default_factory=dict[tuple[str, bool], Index], init=False, compare=False, repr=False
     )
 
     @classmethod
@@ -212,15 +212,18 @@ class Version:
         stated = snapshot.content["stages"]
         return [_read_counts(stated[planned.stage.name]) for planned in self.stages]
 
-    def index(self, table: str) -> Index:
-        """Return the index of a table's live rows.
+    def index(self, table: str, *, extended: bool = False) -> Index:
+        """Return the index of a table's live rows; ``extended``: of its extensions, too.
 
         Settles only the stages that lead to it, and writes nothing.
         """
-        if table in self._indexes:
-            return self._indexes[table]
+        if (table, extended) in self._indexes:
+            return self._indexes[table, extended]
         last = self.find_stage(table)
-        needed = {table}
+        tables = [table]
+        if extended:
+            tables += [extra.stage.name for extra in self.planned if extra.stage.extends == table]
+        needed = set(tables)
         leading: list[Planned] = []
         for planned in reversed(self.stages):
             if planned.stage.name in needed:
@@ -230,10 +233,14 @@ class Version:
             self.resolve(build, leading)
             file = Path(scratch, "index.arrow")
             # before the index, which streams from the ledger
-            names = build.ledger.part_names(table)
-            write_index(file, build.ledger.index(table), names)
-            self._indexes[table] = open_index_file(file, self.folder, last.table_path)
-        return self._indexes[table]
+            names: list[str] = []
+            for name in tables:
+                folder = self.find_stage(name).table_path
+                names += [f"{folder}/{part}" for part in build.ledger.part_names(name)]
+            write_index(file, build.ledger.index(tables), names)
+            index = open_index_file(file, self.folder, last.table_path)
+        self._indexes[table, extended] = index
+        return index
 
     def plan_extra(
         self, stage: Stage, config: Section, *, after: Sequence[Planned] = ()
@@ -241,8 +248,9 @@ class Version:
         """Return an extra stage planned on the version's tables, without running it."""
         if stage.pin:
             config = stage.pin(config)
-        inputs = stage.inputs(config)
         tables = {planned.stage.name: planned.fingerprint for planned in (*self.planned, *after)}
+        off = {planned.stage.name for planned in self.stages if planned.stage.extends}
+        inputs = stage.inputs(config, stage.input_tables - (off - tables.keys()))
         missing = inputs.input_tables - tables.keys()
         if missing:
             names = ", ".join(sorted(missing))
