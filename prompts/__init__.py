@@ -114,14 +114,12 @@ def _make_wordings(text: str) -> Wordings:
     return Wordings(kinds=kinds, sha256=_make_prompt(text).sha256)
 
 
-@cache
 def difference_verbs() -> tuple[str, ...]:
-    """Return the 49 descriptive verbs of paper 001, Appendix D.2.
+    """Return the verbs that a half may begin with: the 49 of paper 001, Appendix D.2.
 
     Its list has 50 entries, one of them empty.
     """
-    lines = _read("difference_verbs.txt").splitlines()
-    return tuple(line for line in lines if line and not line.startswith("#"))
+    return tuple(verb.text for verb in load_wordings("difference_verbs").kinds["verb"])
 
 
 def natural_verbs() -> tuple[str, ...]:

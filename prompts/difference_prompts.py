@@ -20,7 +20,10 @@ WITHOUT_CAPTIONS = {
     "difference_from_human": "difference_from_human_only",
     "difference_from_edit": "difference_from_edit_only",
 }
-PROMPTS = (TEMPLATE, *WITHOUT_CAPTIONS, *WITHOUT_CAPTIONS.values())
+VERBS = "difference_verbs"
+READ_BACK = (TEMPLATE, VERBS)
+"""Prompt files by which descriptions are read and filled in."""
+PROMPTS = (*READ_BACK, *WITHOUT_CAPTIONS, *WITHOUT_CAPTIONS.values())
 """All prompt files of the instructions."""
 FORBIDDEN = r".!?\[\]{}"
 """Characters of no half: ends of sentences (a full stop before a letter or digit is none), template

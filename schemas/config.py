@@ -368,8 +368,8 @@ class MiningConfig(Section):
     """Whether unit vectors are clustered, or raw ones (the stored norm multiplied back)."""
     seed: FilledSeed = 0
     align: bool = False
-    """Whether the second image of a pair that a source brings is warped onto the first, and both
-    are cropped to what they share (ours), where keypoints fit one homography or shift."""
+    """Whether the second image of a pair is warped onto the first, and both are cropped to what
+    they share (ours), where keypoints fit one homography, or phases one shift."""
     uncounted: ClassVar[frozenset[str]] = frozenset(
         {"max_pairs_per_image", "max_pairs_per_group", "align"}
     )
@@ -412,6 +412,19 @@ class UnitingConfig(Section):
     def is_capped(self) -> bool:
         """Return whether a pair depends on all others."""
         return bool(self.max_pairs_per_image or self.max_pairs_per_group)
+
+
+class AlignmentConfig(Section):
+    """Settings of the alignment of mined pairs; made from a profile, never written in one."""
+
+    align: bool
+    """Whether the second image is warped onto the first."""
+    tiles: TilesConfig
+
+    @property
+    def enabled(self) -> bool:
+        """Return whether pairs are aligned or cut into tiles."""
+        return self.align or bool(self.tiles.size)
 
 
 class NounsConfig(Section):
@@ -541,8 +554,9 @@ class RunConfig(Section):
     rows_per_shard: Positive = 200
     """Input rows of a shard, except for stages with a size of their own: images and given_* (by the
     source's kind), admitted (3000), neighbours (2000), similar_pairs (1000), matched_pairs (100),
-    nouns (2000), noun_pairs (50000), pairs (20000), retrieved (5000), sampled (100), mentions
-    (2000), fitted (400), splits (100000) and preferences (25)."""
+    nouns (2000), noun_pairs (50000), alignments (100), aligned_images (100), pairs (20000),
+    retrieved (5000), sampled (100), mentions (2000), fitted (400), splits (100000) and preferences
+    (25)."""
     rows_per_shard_of: dict[str, Positive] = Field(default_factory=dict[str, int])
     """Input rows of a shard by stage ("images: 6"); overrides all other sizes."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
@@ -702,6 +716,11 @@ class Profile(Section):
             max_pairs_per_group=self.mining.max_pairs_per_group,
             excludes=bool(self.exclude.sources) or self.filters.is_on,
         )
+
+    @property
+    def aligning(self) -> AlignmentConfig:
+        """Return the settings of the alignment of mined pairs."""
+        return AlignmentConfig(align=self.mining.align, tiles=self.tiles)
 
     @property
     def targets(self) -> TargetsConfig:

@@ -290,6 +290,22 @@ class PairRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlignmentRow(Row):
+    """Alignment of the images of one mined pair (``subject``), or one of its tiles."""
+
+    ABOUT: ClassVar[tuple[str, ...]] = ("first", "second")
+    first: str
+    second: str
+    shown: tuple[str, ...]
+    """Keys of the two images that are compared in place of these; empty: the pair is refused."""
+    window: tuple[int, ...] = ()
+    transform: tuple[float, ...] = ()
+    """Both as in ``PairRow``."""
+    why: str = ""
+    """Why the images were not aligned, or why the pair is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
     """Request to a served model behind a row, and the server's data about its answer."""
 

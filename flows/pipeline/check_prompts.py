@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jinja2 import TemplateSyntaxError, meta, nodes
@@ -21,9 +22,10 @@ from pairwright.prompts import (
     list_wordings,
     load_prompt,
     load_wordings,
+    natural_verbs,
     use_prompts,
 )
-from pairwright.prompts.difference_prompts import difference_regex, fill_template
+from pairwright.prompts.difference_prompts import VERBS, difference_regex, fill_template
 from pairwright.schemas.control_tokens import refuse_control_in_prompt
 from pairwright.schemas.replies import RefusedText
 from pairwright.tasks.captioning.ask_questions import read_rounds
@@ -54,10 +56,12 @@ SAMPLES: Mapping[str, Mapping[str, Any]] = {
 SAMPLE = "a red cube"
 SINGLE = ("control_reversed", "edit_kinds")  # files with one wording of each kind
 SENTENCES = ("caption_sentences", "comparison_sentences")
+RUBRICS = ("judge_answer", "judge_coverage", "judge_hallucination")
 LABEL = "label_"
+PHRASES = "difference_phrases"
 VERB_KINDS = ("verb", "plain_verb")
+VERB = re.compile(r"[a-z]+(?: [a-z]+)*")
 HALVES = ("a red cube on a table", "a blue ball")
-SECOND_VERB = "contains"
 
 
 class Problem(NamedTuple):
@@ -93,8 +97,13 @@ def has_wordings(text: str) -> bool:
     return all(WORDING.match(line) for line in lines if line.strip())
 
 
-def find_problems(name: str, text: str) -> list[Problem]:
-    """Return what is wrong with a text in place of our prompt of this name."""
+def find_problems(
+    name: str, text: str, others: Mapping[str, str] = MappingProxyType({})
+) -> list[Problem]:
+    """Return what is wrong with a text in place of our prompt of this name.
+
+    ``others``: texts in place of other prompts.
+    """
     if not COMMENT.sub("", text).strip():
         return [Problem(1, "is empty")]
     if has_wordings(load_prompt(name).text):
@@ -103,7 +112,7 @@ def find_problems(name: str, text: str) -> list[Problem]:
         problems = list(_check_template(name, text, _form_of(name)))
     reader = READ_BY.get(name)
     if reader and not problems:
-        with use_prompts({name: text}):
+        with use_prompts({**others, name: text}):
             problems = list(reader(name))
     return problems
 
@@ -201,7 +210,7 @@ def _first_line(name: str) -> int:
 
 def _read_template(name: str) -> Iterator[Problem]:
     """Fill the template of descriptions, and read it as answers are read."""
-    verbs = ("shows", SECOND_VERB)
+    verbs = (natural_verbs()[0], natural_verbs()[1])
     text = fill_template(verbs, *HALVES)
     read = read_difference(text, difference_verbs())
     if isinstance(read, RefusedText):
@@ -211,6 +220,29 @@ def _read_template(name: str) -> Iterator[Problem]:
     expected = Difference(*HALVES, verbs, text)
     if read != expected or not re.fullmatch(difference_regex(), text):
         yield Problem(_first_line(name), f"the halves of a description in it are not found: {text}")
+
+
+def _read_verbs(name: str) -> Iterator[Problem]:
+    """Check that verbs are words, and that they hold those that composed halves begin with."""
+    verbs = difference_verbs()
+    for verb in verbs:
+        if not VERB.fullmatch(verb):
+            line = _line_of(name, "verb", verb)
+            yield Problem(line, f"{verb!r} is no verb: words in lower case, without variables")
+    for kind in VERB_KINDS:
+        composed = {wording.text for wording in load_wordings(PHRASES).kinds[kind]}
+        missing = ", ".join(sorted(composed.difference(verbs)))
+        if missing:
+            reason = f"lacks {missing}, which begin composed halves ({PHRASES}.j2, {kind!r})"
+            yield Problem(1, reason)
+
+
+def _read_rubric(name: str) -> Iterator[Problem]:
+    """Check that a judge sees the number that its reply repeats, and the answer."""
+    text = load_prompt(name).text
+    for variable in sorted({"answer", "number"} - _find_variables(text)):
+        reason = f"must show {{{{ {variable} }}}}: a rating without it cannot be read"
+        yield Problem(_first_line(name), reason)
 
 
 def _read_phrases(name: str) -> Iterator[Problem]:
@@ -282,10 +314,12 @@ def _read_examples(name: str) -> Iterator[Problem]:
 
 READ_BY: Mapping[str, Callable[[str], Iterator[Problem]]] = {
     "difference_template": _read_template,
-    "difference_phrases": _read_phrases,
+    PHRASES: _read_phrases,
+    VERBS: _read_verbs,
     "answer_sentences": _read_clauses,
     "ask_questions": _read_examples,
     **dict.fromkeys(SENTENCES, _read_sentences),
+    **dict.fromkeys(RUBRICS, _read_rubric),
     **dict.fromkeys(("comparison_layout", "comparison_layout_list"), _read_layout),
 }
 """Readers of prompts whose text, or the texts made with it, our code reads back."""

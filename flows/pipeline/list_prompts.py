@@ -17,8 +17,8 @@ class ListedPrompt:
     """Its opening comment: whose words it has."""
     variables: dict[str, list[str]]
     """What is filled in: by kind of wordings, or under the name ""."""
-    replaceable: bool
-    """Whether a build uses it; others belong to benchmarks."""
+    of_benchmark: bool
+    """Whether evaluations of models ask it (`evaluate model --prompts`), not builds."""
     text: str
 
 
@@ -37,7 +37,7 @@ def list_prompts(name: str = "", folder: str = "") -> list[ListedPrompt]:
                 name=each,
                 about=" ".join(comment[0][2:-2].split()) if comment else "",
                 variables=list_variables(text),
-                replaceable=each not in OF_EVALUATION,
+                of_benchmark=each in OF_EVALUATION,
                 text=text,
             )
             listed.append(prompt)

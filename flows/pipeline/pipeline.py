@@ -93,9 +93,10 @@ class Pipeline:
         stages = list_stages(self.profile.stages)
         switched_on = _switched_on(self.profile, stages)
         needed = {*RESULTS, *self.profile.stages, self.until}
-        for name in reversed(list(switched_on)):
-            if name in needed:
-                needed |= switched_on[name].input_tables
+        for stage in reversed(stages):
+            is_needed = stage.name in needed or (stage.extends and stage.extends in needed)
+            if is_needed and stage.name in switched_on:
+                needed |= {stage.name, *switched_on[stage.name].input_tables}
         return {name: inputs for name, inputs in switched_on.items() if name in needed}
 
     @property
@@ -251,15 +252,13 @@ def _check_rules(profile: Profile) -> None:
 
 
 def _check_cutting(profile: Profile) -> None:
-    """Refuse to align or cut pairs of sources that bring none."""
+    """Refuse to align or cut pairs of sources that have none."""
     config = profile.source_config
-    if not config.cuts_pairs or brings(config, row_type=PairRow):
+    if not config.cuts_pairs or are_mined(config) or brings(config, row_type=PairRow):
         return
     setting = "mining.align" if config.align else "tiles.size"
     raise ConfigError(
-        f"{setting}: the images of {profile.source} are paired after they are read; mine them "
-        "first, export the pairs (--table pairs), and build those: `pairwright build "
-        "parquet-pairs:EXPORT`"
+        f"{setting}: {profile.source} brings preferences, not pairs of images; leave it unset"
     )
 
 

@@ -20,7 +20,7 @@ OF_EVALUATION = (
     "judge_pair_statement",
     "judge_statement",
 )
-"""Prompts of published benchmarks, which only `pairwright evaluate` asks."""
+"""Prompts of benchmarks, which only `pairwright evaluate model --prompts` asks."""
 
 
 def pin_prompts(profile: Profile, *, again: bool = False) -> Profile:
@@ -70,9 +70,9 @@ def read_prompts(folder: str) -> dict[str, str]:
             texts[name] = file.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             messages.append(f"{file}: cannot be read as text: {error}")
-            continue
-        for line, reason in find_problems(name, texts[name]):
-            messages.append(f"{file}:{line}: {reason}")
+    for name, text in texts.items():
+        for line, reason in find_problems(name, text, texts):
+            messages.append(f"{path / name}{ENDING}:{line}: {reason}")
     if messages:
         raise ConfigError("\n".join(messages))
     return texts
@@ -82,8 +82,6 @@ def _refuse_file(file: Path, name: str) -> str:
     """Return why a file replaces no prompt; empty: it does."""
     if not file.name.endswith(ENDING) or name not in prompt_names():
         return f"no prompt has this name{suggest_prompt(name)}"
-    if name in OF_EVALUATION:
-        return "a question of a published benchmark, which no build asks; leave it out"
     return ""
 
 

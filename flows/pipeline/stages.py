@@ -19,6 +19,8 @@ from pairwright.tasks.captioning import (
 )
 from pairwright.tasks.mining import (
     admit_images,
+    align_pairs,
+    cut_images,
     embed_images,
     find_keypoints,
     find_nouns,
@@ -66,6 +68,9 @@ STAGES: tuple[Stage, ...] = (
     match_keypoints.STAGE,  # matched_pairs
     find_nouns.STAGE,  # nouns
     pair_nouns.STAGE,  # noun_pairs
+    align_pairs.STAGE,  # alignments
+    cut_images.STAGE,  # aligned_images
+    embed_images.ALIGNED,  # aligned_embeddings
     unite_pairs.STAGE,  # pairs
     describe_images.STAGE,  # captions
     describe_differences.STAGE,  # described

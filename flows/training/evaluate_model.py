@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from pairwright.flows.pipeline.load_profile import load_profile
+from pairwright.flows.pipeline.read_prompts import read_prompts
 from pairwright.flows.training.show_training import show_score
 from pairwright.flows.versions.table import Table
 from pairwright.flows.versions.version import Version, open_version
+from pairwright.prompts import load_prompt, use_prompts
 from pairwright.schemas.config import Profile, ReadingConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.replies import Reply
@@ -94,6 +96,7 @@ class EvaluationConfig:
     # 0: those that it was trained with, or ``PIXELS``
     max_pixels: int = 0
     perturb: str = ""  # perturbation of the questions: "noise:5", "fog:5", "words:0.4"
+    prompts: str = ""  # folder of prompts in place of the benchmark's; empty: its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +109,8 @@ class Evaluated:
     judge: str  # the judge's name; empty: there was none
     results: Results
     to: Path
+    # SHA-256 of the prompts in place of ours, by name: such scores compare with no published ones
+    replaced: Mapping[str, str]
 
     def metadata(self) -> dict[str, Any]:
         """Return the model, the benchmark and the options."""
@@ -118,6 +123,7 @@ class Evaluated:
             "version": self.config.version,
             "limit": self.config.limit,
             "perturbed": self.config.perturb,
+            "prompts": dict(self.replaced),
         }
 
     def as_json(self) -> dict[str, Any]:
@@ -141,6 +147,8 @@ class Evaluated:
             if counts[name]:
                 yield f"{counts[name]:,} {text}"
         yield from self.results.notes
+        if self.replaced:
+            yield f"prompts that are not the benchmark's: {', '.join(sorted(self.replaced))}"
         yield f"scores: {self.to}; answers: {self.to.with_suffix(ROWS)}"
         run = self.run_folder
         if run:
@@ -159,11 +167,12 @@ class Evaluated:
         """Yield the scores as rows of a dataset's table."""
         metadata = self.metadata()
         names = [name for name in ("version", "limit", "perturbed", "judge") if metadata[name]]
+        changed = [f"prompts {_hash_texts(self.replaced)}"] if self.replaced else []
         columns = {
             "run": run,
             "model": self.identity,
             "benchmark": self.benchmark.name,
-            "asked": ", ".join(f"{name} {metadata[name]}" for name in names),
+            "asked": ", ".join([*(f"{name} {metadata[name]}" for name in names), *changed]),
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "data": str(self.config.data.absolute()),
         }
@@ -179,6 +188,27 @@ def evaluate_model(
     Answered questions are not asked again. ``watch`` returns a progress callback for a kind of
     work. ``opened`` is the version of the dataset, if the questions are of one that is open.
     """
+    texts = read_prompts(config.prompts) if config.prompts else {}
+    with use_prompts(texts):
+        return _evaluate(config, watch, opened, _hash_replaced(texts))
+
+
+def _hash_replaced(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the SHA-256 of each text that is not ours to the letter."""
+    hashes = {name: load_prompt(name).sha256 for name in texts}
+    with use_prompts({}):
+        return {name: sha for name, sha in hashes.items() if load_prompt(name).sha256 != sha}
+
+
+def _hash_texts(replaced: Mapping[str, str]) -> str:
+    """Return a short hash of replaced prompts, by their own."""
+    return make_key(*(f"{name} {replaced[name]}" for name in sorted(replaced)))[:8]
+
+
+def _evaluate(
+    config: EvaluationConfig, watch: Watch, opened: Version | None, replaced: Mapping[str, str]
+) -> Evaluated:
+    """Evaluate with the prompts that are in use; ``replaced``: the hashes of a user's."""
     benchmark = find_benchmark(config.benchmark)
     judge = _find_judge(benchmark, config)
     exam = benchmark.open(_open_data(config, opened))
@@ -186,7 +216,7 @@ def evaluate_model(
     check_questions(questions)
     prepared = prepare_questions(questions, find_change(config.perturb, questions, seed=SEED))
     respond, identity = _open_model(config, images=_count_images(questions))
-    to = _choose_target(config, identity)
+    to = _choose_target(config, identity, _hash_texts(replaced) if replaced else "")
     with Answers(to.with_suffix(ANSWERS)) as answers:
         replies = _collect_replies(prepared, respond, answers, watch=watch, total=len(questions))
         ratings: dict[str, Rating] = {}
@@ -207,6 +237,7 @@ def evaluate_model(
             seed=SEED,
         ),
         to=to,
+        replaced=replaced,
     )
     _write(evaluated)
     return evaluated
@@ -233,14 +264,14 @@ def _count_images(questions: Iterable[ExamQuestion]) -> int:
     return max((len(question.images) for question in questions), default=0)
 
 
-def _choose_target(config: EvaluationConfig, identity: str) -> Path:
-    """Return the file of the scores."""
+def _choose_target(config: EvaluationConfig, identity: str, prompts: str) -> Path:
+    """Return the file of the scores; ``prompts``: a hash of replaced ones."""
     if config.to:
         return config.to
     if config.benchmark == PREFERENCES:
         return config.data / JUDGED  # the report looks there
     parts = [part for part in Path(config.model).parts if part != FINISHED]
-    names = [config.benchmark, *parts[-1:], config.perturb, identity[:8]]
+    names = [config.benchmark, *parts[-1:], config.perturb, prompts, identity[:8]]
     name = re.sub(r"[^\w.-]+", "_", "-".join(filter(None, names)))
     return Path("evaluations", f"{name}.json")
 

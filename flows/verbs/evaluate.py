@@ -167,6 +167,10 @@ def model(
     perturb: Annotated[
         str, Option(help="Perturb the questions: noise:5, fog:5 or words:0.4.")
     ] = "",
+    prompts: Annotated[
+        str,
+        Option(help="Folder of prompts in place of the benchmark's (see `pairwright prompts`)."),
+    ] = "",
     batch: Annotated[int, Option(min=1, help="Questions per batch; halved on out-of-memory.")] = 8,
     max_pixels: Annotated[
         int | None,
@@ -203,6 +207,7 @@ def model(
         batch=batch,
         max_pixels=max_pixels or 0,
         perturb=perturb,
+        prompts=prompts,
     )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as above
     evaluated = evaluate_model(config, watch=show_steps)

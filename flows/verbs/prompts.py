@@ -27,7 +27,8 @@ def prompts(
 ) -> None:
     """List what models are asked, and the wordings of composed texts, with their variables.
 
-    Copy one into a folder, change it, and build with `--set prompts=FOLDER`.
+    Copy one into a folder, change it, and build with `--set prompts=FOLDER`; questions of
+    benchmarks: `evaluate model --prompts FOLDER`.
     """
     from pairwright.flows.pipeline.list_prompts import list_prompts
 
@@ -45,7 +46,7 @@ def prompts(
 
 def _print_prompt(prompt: "ListedPrompt") -> None:
     """Print name, variables and origin of a prompt; of wordings, the variables of each kind."""
-    note = "" if prompt.replaceable else "  (of a benchmark: not replaced)"
+    note = "  (of a benchmark: evaluate model --prompts)" if prompt.of_benchmark else ""
     print(f"{prompt.name}{note}")
     print(f"    {prompt.about}")
     for line in _say_variables(prompt):

@@ -13,16 +13,21 @@ from pairwright.flows.pipeline.load_profile import change_profile
 from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.flows.versions.version import Version
 from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.rows import ImageRow
 from pairwright.tasks.store.executor import Executor, ShardFailed
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.open_tables import Build, write_record
-from pairwright.tasks.store.snapshot import stream_live
+from pairwright.tasks.store.snapshot import find_live, stream_live
 from pairwright.tasks.store.stage import Planned
 
 SECTION = "mining"
 NAMED = 3  # maximum new pairs that are named
 THRESHOLDS = ("mining.", "matching.min_matches", "matching.max_pairs")
-DEPENDENT = ("similar_pairs", "matched_pairs", "pairs")  # tables that depend on the thresholds
+DEPENDENT = (
+    *("similar_pairs", "matched_pairs"),
+    *("alignments", "aligned_images", "aligned_embeddings", "pairs"),
+)
+"""Tables that depend on the thresholds."""
 Pairs = dict[str, tuple[str, str]]
 """Both images of each pair, by the pair's key."""
 
@@ -126,9 +131,10 @@ def _read_pairs(build: Build, planned: Planned) -> Pairs:
 
 def _name_pairs(version: Version, build: Build, pairs: Sequence[tuple[str, str]]) -> list[str]:
     """Return the names of the images of some pairs."""
-    if not pairs:
-        return []
-    names: dict[str, str] = {}
-    for table in stream_live(build, version.find_stage("images"), ["key", "name"]):
-        names.update(zip(table["key"].to_pylist(), table["name"].to_pylist(), strict=True))
+    keys: list[str] = []
+    for pair in pairs:
+        keys += pair
+    planned = version.find_stage("images")
+    images = find_live(build, planned, ImageRow, subjects=keys, without=("image", "graph"))
+    names = {image.key: image.name for image in images}
     return [f"{names[first]} with {names[second]}" for first, second in pairs]

@@ -125,6 +125,6 @@ def _find_rows(version: Version, table: str, row_type: type[R], subjects: set[st
     """Return the rows of a table about some subjects; none if the version lacks the table."""
     if not subjects or table not in {planned.stage.name for planned in version.planned}:
         return []
-    index = version.index(table)
+    index = version.index(table, extended=True)
     positions = index.find_positions(subjects)
     return list(index.rows_at(positions, row_type, columns_without(row_type, ("graph",))))

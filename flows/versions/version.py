@@ -57,8 +57,8 @@ class Version:
     items: Sequence[str] = ()  # the parts that list the source, in its order
     limit: int | None = None  # first N images of the source; ``None``: all
     rescans: int = 0  # how often all bytes of the source were read again
-    _indexes: dict[tuple[str, int], Index] = field(
-        default_factory=dict[tuple[str, int], Index], init=False, compare=False, repr=False
+    _indexes: dict[tuple[str, bool, int], Index] = field(
+        default_factory=dict[tuple[str, bool, int], Index], init=False, compare=False, repr=False
     )
 
     @classmethod
@@ -232,16 +232,19 @@ class Version:
         stated = snapshot.content["stages"]
         return [_read_counts(stated[planned.stage.name]) for planned in self.stages]
 
-    def index(self, table: str) -> Index:
-        """Return the index of a table's live rows.
+    def index(self, table: str, *, extended: bool = False) -> Index:
+        """Return the index of a table's live rows; ``extended``: of its extensions, too.
 
         Settles only the stages that lead to it, and writes nothing.
         """
-        state = (table, last_takedown(self.folder))
+        state = (table, extended, last_takedown(self.folder))
         if state in self._indexes:
             return self._indexes[state]
         last = self.find_stage(table)
-        needed = {table}
+        tables = [table]
+        if extended:
+            tables += [extra.stage.name for extra in self.planned if extra.stage.extends == table]
+        needed = set(tables)
         leading: list[Planned] = []
         for planned in reversed(self.stages):
             if planned.stage.name in needed:
@@ -251,10 +254,14 @@ class Version:
             self.resolve(build, leading)
             file = Path(scratch, "index.arrow")
             # before the index, which streams from the ledger
-            names = build.ledger.part_names(table)
-            write_index(file, build.ledger.index(table), names)
-            self._indexes[state] = open_index_file(file, self.folder, last.table_path)
-        return self._indexes[state]
+            names: list[str] = []
+            for name in tables:
+                folder = self.find_stage(name).table_path
+                names += [f"{folder}/{part}" for part in build.ledger.part_names(name)]
+            write_index(file, build.ledger.index(tables), names)
+            index = open_index_file(file, self.folder, last.table_path)
+        self._indexes[state] = index
+        return index
 
     def plan_extra(
         self, stage: Stage, config: Section, *, after: Sequence[Planned] = ()
@@ -262,8 +269,9 @@ class Version:
         """Return an extra stage planned on the version's tables, without running it."""
         if stage.pin:
             config = stage.pin(config)
-        inputs = stage.inputs(config)
         tables = {planned.stage.name: planned.fingerprint for planned in (*self.planned, *after)}
+        off = {planned.stage.name for planned in self.stages if planned.stage.extends}
+        inputs = stage.inputs(config, stage.input_tables - (off - tables.keys()))
         missing = inputs.input_tables - tables.keys()
         if missing:
             names = ", ".join(sorted(missing))

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+from pairwright.prompts.difference_prompts import VERBS
 from pairwright.schemas import checks
 from pairwright.schemas.config import ConfirmingConfig
 from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, Images, Pairs
@@ -211,7 +212,7 @@ STAGE = Stage(
     writes=CheckRow,
     function=confirm_differences,
     config=lambda profile: profile.complete(profile.confirming),
-    prompts=(STATEMENT, SAME, SPLIT),
+    prompts=(STATEMENT, SAME, SPLIT, VERBS),
     enabled=attrgetter("is_served"),
     uses=(PAIRS, IMAGES),
     journal="answers",

@@ -18,6 +18,7 @@ from random import Random
 from pairwright.prompts import difference_verbs, load_prompt, load_wordings
 from pairwright.prompts.difference_prompts import (
     PROMPTS,
+    READ_BACK,
     Instruction,
     difference_regex,
     draw_verbs,
@@ -533,7 +534,7 @@ def read_description(
 def _name_prompts(config: DifferencesConfig) -> tuple[str, ...]:
     names: list[str] = []
     if config.is_composed:
-        names += ["difference_template", "difference_phrases", "answer_sentences"]
+        names += [*READ_BACK, "difference_phrases", "answer_sentences"]
     if config.is_served:
         names += PROMPTS
     return tuple(dict.fromkeys(names))

@@ -7,6 +7,7 @@ embedders.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -109,4 +110,7 @@ STAGE = Stage(
     pin=pin_models,
     processes=partial(count_processes, _has_weights),
     without=("graph",),
+)
+ALIGNED = replace(
+    STAGE, name="aligned_embeddings", reads={"aligned_images": ImageRow}, extends="embeddings"
 )

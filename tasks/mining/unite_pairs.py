@@ -4,7 +4,8 @@ Pairs come from the source, from similarity, keypoints and nouns. A pair in seve
 once, the source's own first. Limits (ours): on the pairs of one image, so that hubs do not fill a
 dataset, and on the pairs of one group of the source (a video, a folder), so that one long sequence
 does not. Pairs are taken by falling similarity, ties by key, while both images and their groups are
-below their limits.
+below their limits. A mined pair whose images were aligned, or cut into tiles, is then that of the
+parts (``alignments``).
 """
 
 from collections import Counter
@@ -20,10 +21,22 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.arrow import concat_parts, no_rows, schema_of
 from pairwright.schemas.config import UnitingConfig
-from pairwright.schemas.rows import AdmittedRow, Dropped, ImageRow, PairRow, Row, group_of
+from pairwright.schemas.rows import (
+    AdmittedRow,
+    AlignmentRow,
+    Dropped,
+    Failed,
+    ImageRow,
+    PairRow,
+    Row,
+    group_of,
+    make_key,
+)
 from pairwright.tasks.store.stage import Stage, Uses
 
 EXCLUDED = "an image of the pair is excluded or has no vector"
+UNALIGNED = "the pair is not aligned yet"
+MINED = ("mined", "matched", "noun-overlap")
 HUB = "image in too many pairs"
 FULL = "group in too many pairs"
 COLUMNS = ("key", "first", "second", "similarity")
@@ -37,16 +50,18 @@ def unite_pairs(
     config: UnitingConfig,
     *,
     admitted: Mapping[str, AdmittedRow] | None = None,
+    alignments: Mapping[str, Sequence[AlignmentRow]] | None = None,
     given: pa.Table = NONE,
     similar: pa.Table = NONE,
     matched: pa.Table = NONE,
     by_nouns: pa.Table = NONE,
     all_admitted: pa.Table | None = None,
     all_images: pa.Table = NO_IMAGES,
-) -> Iterator[PairRow | Dropped]:
+) -> Iterator[PairRow | Dropped | Failed]:
     """Yield the kept pairs of the shard.
 
-    ``admitted`` holds the admitted images of these pairs. With a limit, ``given``, ``similar``,
+    ``admitted`` holds the admitted images of these pairs, ``alignments`` the parts that mined ones
+    are compared by. With a limit, ``given``, ``similar``,
     ``matched`` and ``by_nouns`` are ``COLUMNS`` of every pair, and ``all_admitted`` the ``key`` of
     every admitted image (``None``: all are). With a limit on groups, ``all_images`` are ``NAMES``
     of every image.
@@ -64,8 +79,36 @@ def unite_pairs(
         elif reason:
             detail = f"similarity {pair.similarity:.4f}"
             yield Dropped(source_key=pair.key, reason=reason, detail=detail)
-        else:
+        elif alignments is None or pair.origin not in MINED:
             yield replace(pair, source_key=pair.key)
+        else:
+            yield from _show_parts(pair, alignments.get(pair.key, ()))
+
+
+def _show_parts(
+    pair: PairRow, alignments: Sequence[AlignmentRow]
+) -> Iterator[PairRow | Dropped | Failed]:
+    """Yield a mined pair with the parts of its images that are compared."""
+    if not alignments:
+        yield Failed(source_key=pair.key, reason=UNALIGNED)
+    for row in alignments:
+        if not row.shown:
+            yield Dropped(source_key=pair.key, reason=row.why)
+            continue
+        first, second = row.shown
+        key = pair.key
+        if row.window:
+            key = make_key("part", pair.key, *row.window, *row.transform)
+        yield replace(
+            pair,
+            key=key,
+            source_key=pair.key,
+            subject=key,
+            first=first,
+            second=second,
+            window=row.window,
+            transform=row.transform,
+        )
 
 
 def _join_tables(tables: Sequence[pa.Table], all_admitted: pa.Table | None) -> pa.Table:
@@ -192,6 +235,7 @@ STAGE = Stage(
         Uses(
             table="admitted", row=AdmittedRow, on="about", counts=True, when=attrgetter("excludes")
         ),
+        Uses(table="alignments", row=AlignmentRow, kind="many", counts=True),
         _all("given_pairs", PairRow, COLUMNS, "given"),
         _all("similar_pairs", PairRow, COLUMNS, "similar"),
         _all("matched_pairs", PairRow, COLUMNS, "matched"),

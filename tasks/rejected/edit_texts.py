@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from pairwright.prompts.difference_prompts import TEMPLATE, fill_template
+from pairwright.prompts.difference_prompts import READ_BACK, fill_template
 from pairwright.schemas.claims import CLAIMS, Claim, Graphs, Selector
 from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.phrases import bare, noun, some, tail, with_article, within
@@ -330,6 +330,6 @@ STAGE = Stage(
     writes=RejectedTextRow,
     function=edit_texts,
     config=lambda profile: profile.complete(profile.rejected_texts),
-    prompts=(TEMPLATE,),
+    prompts=READ_BACK,
     uses=TRUTH_USES,
 )

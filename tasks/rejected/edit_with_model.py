@@ -13,7 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from pairwright.prompts import difference_verbs, load_prompt, load_wordings
-from pairwright.prompts.difference_prompts import TEMPLATE, difference_regex, fill_template
+from pairwright.prompts.difference_prompts import READ_BACK, difference_regex, fill_template
 from pairwright.schemas.config import CounterfactualsConfig
 from pairwright.schemas.phrases import SIZES
 from pairwright.schemas.replies import RefusedText
@@ -344,7 +344,7 @@ STAGE = Stage(
     writes=RejectedTextRow,
     function=edit_with_model,
     config=lambda profile: profile.complete(profile.counterfactuals),
-    prompts=(EDIT, EDIT_GIVEN, KINDS, CONTRADICTION, TEMPLATE),
+    prompts=(EDIT, EDIT_GIVEN, KINDS, CONTRADICTION, *READ_BACK),
     journal="answers",
     enabled=attrgetter("is_served"),
     uses=TRUTH_USES,

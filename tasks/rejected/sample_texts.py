@@ -13,7 +13,7 @@ from operator import attrgetter
 from random import Random
 
 from pairwright.prompts import difference_prompts, difference_verbs, load_wordings
-from pairwright.prompts.difference_prompts import TEMPLATE, WITHOUT_CAPTIONS
+from pairwright.prompts.difference_prompts import READ_BACK, WITHOUT_CAPTIONS
 from pairwright.schemas.config import SampledTextsConfig
 from pairwright.schemas.replies import RefusedText
 from pairwright.schemas.rows import (
@@ -190,7 +190,7 @@ STAGE = Stage(
     writes=RejectedTextRow,
     function=sample_texts,
     config=lambda profile: profile.complete(profile.sampled_texts),
-    prompts=(ASK, TEMPLATE, WITHOUT_CAPTIONS["difference_from_captions"]),
+    prompts=(ASK, *READ_BACK, WITHOUT_CAPTIONS["difference_from_captions"]),
     journal="answers",
     enabled=attrgetter("is_served"),
     uses=(

@@ -8,7 +8,7 @@ when exchanged. A person's text is swapped if it names both images by their orde
 import re
 from collections.abc import Iterator, Sequence
 
-from pairwright.prompts.difference_prompts import TEMPLATE, fill_template
+from pairwright.prompts.difference_prompts import READ_BACK, fill_template
 from pairwright.schemas.claims import CLAIMS
 from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import DifferenceRow, Dropped, Images, Pairs, RejectedTextRow
@@ -113,6 +113,6 @@ STAGE = Stage(
     writes=RejectedTextRow,
     function=swap_texts,
     config=lambda profile: profile.complete(profile.rejected_texts),
-    prompts=(TEMPLATE,),
+    prompts=READ_BACK,
     uses=TRUTH_USES,
 )

@@ -219,7 +219,7 @@ TARGETS = Uses(table="targets", row=TargetRow, kind="many", counts=True, when=_r
 STAGE = Stage(
     name="tags",
     group="rejected",
-    reads={"images": ImageRow},
+    reads={"images": ImageRow, "aligned_images": ImageRow},
     writes=TagsRow,
     function=tag_images,
     config=lambda profile: profile.tagging,

@@ -34,8 +34,8 @@ class Tables:
     """Resolved build with the indexes of its tables, each opened once."""
 
     build: Build
-    _indexes: dict[str, Index] = field(
-        default_factory=dict[str, Index],
+    _indexes: dict[tuple[str, bool], Index] = field(
+        default_factory=dict[tuple[str, bool], Index],
         compare=False,
         repr=False,
     )
@@ -53,6 +53,7 @@ class Tables:
         """Open all indexes now, so that the build's ledger is not read later."""
         for planned in self.build.planned:
             self.index(planned.stage.name)
+            self.index(planned.stage.name, extended=True)
 
     def find_rows(
         self,
@@ -62,8 +63,11 @@ class Tables:
         *,
         without: Sequence[str] = (),
     ) -> list[R]:
-        """Return the live rows about the subjects, ordered by subject and key."""
-        index = self.index(name)
+        """Return the live rows about the subjects, ordered by subject and key.
+
+        Those of the tables that extend the named one, too.
+        """
+        index = self.index(name, extended=True)
         if index is None:
             return []
         rows = index.rows_at(
@@ -171,12 +175,15 @@ class Tables:
         )
         return dict(self.query(counted, columns, values))
 
-    def index(self, name: str) -> Index | None:
-        """Return the index of a table's live rows; ``None``: the build did not reach it."""
+    def index(self, name: str, *, extended: bool = False) -> Index | None:
+        """Return the index of a table's live rows; ``None``: the build did not reach it.
+
+        ``extended``: of the tables that extend it, too.
+        """
         planned = self._planned(name)
-        if planned and name not in self._indexes:
-            self._indexes[name] = live_index(self.build, planned)
-        return self._indexes.get(name)
+        if planned and (name, extended) not in self._indexes:
+            self._indexes[name, extended] = live_index(self.build, planned, extended=extended)
+        return self._indexes.get((name, extended))
 
     def _planned(self, name: str) -> Planned | None:
         for planned in self.build.planned:

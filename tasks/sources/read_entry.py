@@ -28,12 +28,12 @@ from pairwright.tasks.images.decode import (
     render_image,
 )
 from pairwright.tasks.images.depth import BY_IMAGE, Rendered
-from pairwright.tasks.images.masks import encode_mask, encode_patch
-from pairwright.tasks.sources.pair_parts import (
+from pairwright.tasks.images.masks import encode_mask
+from pairwright.tasks.models.pair_parts import (
     NOT_ALIGNED,
-    SAME,
     PairPart,
     align_pair,
+    cut_image,
     cut_tiles,
     whole_pair,
 )
@@ -196,26 +196,11 @@ def _cut_pair(
 def _cut_images(images: tuple[ImageRow, ImageRow], part: PairPart) -> tuple[ImageRow, ImageRow]:
     """Return both images as a part shows them; one that is whole and not warped stays."""
     cut: list[ImageRow] = []
-    x0, y0, x1, y1 = part.window
-    for image, pixels in zip(images, (part.first, part.second), strict=True):
-        is_warped = image is images[1] and part.transform not in ((), SAME)
-        is_whole = pixels.shape[:2] == (image.height, image.width)
-        if is_whole and not is_warped:
-            cut.append(image)
-            continue
-        data = encode_patch(pixels)
-        key = make_key(data)
-        new = replace(
-            image,
-            key=key,
-            subject=key,
-            image=data,
-            format="png",
-            width=pixels.shape[1],
-            height=pixels.shape[0],
-            name=f"{image.name} [{x0}, {y0}, {x1}, {y1}]",
-        )
-        cut.append(new)
+    for side, pixels in enumerate((part.first, part.second)):
+        image = images[side]
+        if not part.keeps(side, image):
+            image = cut_image(image, pixels, part.window)
+        cut.append(image)
     return cut[0], cut[1]
 
 

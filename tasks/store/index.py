@@ -29,7 +29,7 @@ class Index:
 
     folder: Folder
     table: str  # folder of the table, below the dataset's
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # in the table's folder; with a "/": below the dataset's
     entries: pa.Table
 
     @cached_property
@@ -120,7 +120,8 @@ class Index:
 
     def part(self, number: int) -> Part:
         """Return one of the table's parts."""
-        return Part(self.folder, f"{self.table}/{self.names[number]}")
+        name = self.names[number]
+        return Part(self.folder, name if "/" in name else f"{self.table}/{name}")
 
     def __len__(self) -> int:
         return len(self.entries)

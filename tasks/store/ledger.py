@@ -89,6 +89,8 @@ class Ledger:
         self._loaded: dict[str, dict[str, int]] = {}
         self._places: dict[str, str] = {}
         self.has_removals = False
+        self.resolved = set[str]()
+        """Tables whose live rows are known."""
         self.run_query("CREATE TABLE removed (key VARCHAR)")
 
     def __enter__(self) -> Self:
@@ -229,6 +231,7 @@ class Ledger:
                 WHERE {alive} AND {first} ORDER BY p.rank, r.row)""")
         self._take_out_removed(name)
         self._make_about(name, planned.stage.writes)
+        self.resolved.add(name)
         self.run_query(f"""
             CREATE OR REPLACE TABLE outcome_{name} AS
             SELECT i.seq, i.source_key, i.key, i.part, i.row,
@@ -475,16 +478,24 @@ class Ledger:
             WHERE o.outcome = 'dropped' AND o.reason = '{DUPLICATE}' AND r.status = 'ok'
             GROUP BY p.name, r.source_key ORDER BY 1, 2""")
 
-    def index(self, table: str, *, only_in: str = "", by: str = "subject") -> pa.RecordBatchReader:
-        """Return ``subject`` (16 bytes, sorted), ``part`` and ``row`` of each live row of a table.
+    def index(
+        self, tables: Sequence[str], *, only_in: str = "", by: str = "subject"
+    ) -> pa.RecordBatchReader:
+        """Return ``subject`` (16 bytes, sorted), ``part`` and ``row`` of each live row of tables.
 
-        With ``only_in``, only of rows that share their subject with a live row of that table.
-        ``by``: the column that is read as the subject.
+        Parts are numbered consecutively, in the order of the tables. With ``only_in``, only of rows
+        that share their subject with a live row of that table. ``by``: the column that is read as
+        the subject.
         """
         chosen = f"WHERE subject IN (SELECT subject FROM live_{only_in})" if only_in else ""
+        selects: list[str] = []
+        part_count = 0
+        for table in tables:
+            columns = f"unhex({by}) AS subject, part + {part_count} AS part, row, key"
+            selects.append(f"SELECT {columns} FROM live_{table} {chosen}")
+            part_count += len(self.part_names(table))
         return self._database.sql(
-            f"SELECT unhex({by}) AS subject, part, row FROM live_{table} {chosen} "
-            "ORDER BY subject, key"
+            f"SELECT subject, part, row FROM ({' UNION ALL '.join(selects)}) ORDER BY subject, key"
         ).to_arrow_reader(BATCH_ROWS)
 
     def hash_positions(self, table: str) -> str:

@@ -11,7 +11,7 @@ Reads the resolved ledgers' key columns.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -58,9 +58,12 @@ def follow(build: Build, seeds: Iterable[tuple[str, str]], way: Way) -> list[Lin
     for table, key in dict.fromkeys(seeds):
         run("INSERT INTO reached VALUES (0, ?, ?, '', '')", table, key)
     images = {planned.stage.name for planned in build.planned if planned.stage.writes is ImageRow}
+    extensions: dict[str, list[str]] = {}
+    for planned in build.planned:
+        extensions.setdefault(planned.stage.extends, []).append(planned.stage.name)
     number = 0
     for planned in build.planned if way == "made of it" else reversed(build.planned):
-        for table, edges in _edges(planned, images):
+        for table, edges in _edges(planned, images, extensions):
             made, source = (planned.stage.name, "made"), (table, "source")
             (to, to_column), (of, of_column) = (
                 (made, source) if way == "made of it" else (source, made)
@@ -79,7 +82,9 @@ def follow(build: Build, seeds: Iterable[tuple[str, str]], way: Way) -> list[Lin
     ]
 
 
-def _edges(planned: Planned, images: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _edges(
+    planned: Planned, images: Iterable[str], extensions: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, str]]:
     """Yield the tables that a stage's rows are made from, each with the query of its edges.
 
     ``made``, ``source``.
@@ -99,11 +104,12 @@ def _edges(planned: Planned, images: Iterable[str]) -> Iterator[tuple[str, str]]
             ),
         )
     for use in (use for use in planned.inputs.uses if use.kind in ("one", "many")):
-        links = (
-            f"({links_of(planned, use)}) m ON m.key = x.input JOIN live_{use.table} u ON "
-            f"u.subject = m.link"
-        )
-        yield use.table, f"SELECT x.made, u.key AS source FROM ({rows}) x JOIN {links}"
+        linked = f"({rows}) x JOIN ({links_of(planned, use)}) m ON m.key = x.input"
+        for table in (use.table, *extensions.get(use.table, ())):
+            if table == name:
+                continue
+            used = f"live_{table} u ON u.subject = m.link"
+            yield table, f"SELECT x.made, u.key AS source FROM {linked} JOIN {used}"
     if planned.stage.writes.ABOUT == Row.ABOUT:
         return  # about the subject of its input, which is reached already
     named = f"SELECT key, unnest(about) AS image FROM about_{name}"

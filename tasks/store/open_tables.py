@@ -365,7 +365,7 @@ class Build:
         """Write the indexes that a stage uses; return argument, index and table folder of each."""
         indexes: list[tuple[str, str, str]] = []
         for use in planned.inputs.uses:
-            index = self.write_index(use.table, only_in=use.only_in, by=use.by)
+            index = self.write_index(use.table, only_in=use.only_in, by=use.by, extended=True)
             indexes.append((use.argument, index, self._folder_of(use.table)))
         return tuple(indexes)
 
@@ -403,16 +403,32 @@ class Build:
         self._work = self._work or self._stack.enter_context(in_use(self.folder))
         return self._work
 
-    def write_index(self, table: str, *, only_in: str = "", by: str = "subject") -> str:
+    def write_index(
+        self, table: str, *, only_in: str = "", by: str = "subject", extended: bool = False
+    ) -> str:
         """Write the index of a resolved table's live rows, once per build; return its name.
 
-        With ``only_in``, only of rows about a subject of that table; ``by`` as in ``Uses``.
+        With ``only_in``, only of rows about a subject of that table; ``by`` as in ``Uses``;
+        ``extended``: of the tables that extend it, too.
         """
-        tables = [table, only_in] if only_in else [table]
-        positions = " ".join(self.ledger.hash_positions(name) for name in tables)
-        name = f"{self._workspace()}/index-{table}-{make_key(positions, by)[:12]}.arrow"
-        if not self.folder.exists(name):
-            names = self.ledger.part_names(table)
-            with self._new_file(name) as path:
-                write_index(path, self.ledger.index(table, only_in=only_in, by=by), names)
-        return name
+        names = self.ledger.part_names(table)
+        tables = [table]
+        for planned in self._extensions(table) if extended else ():
+            tables.append(planned.stage.name)
+            parts = self.ledger.part_names(planned.stage.name)
+            names += [f"{planned.table_path}/{part}" for part in parts]
+        marked = [*tables, only_in] if only_in else tables
+        positions = " ".join(self.ledger.hash_positions(name) for name in marked)
+        file = f"{self._workspace()}/index-{table}-{make_key(positions, by)[:12]}.arrow"
+        if not self.folder.exists(file):
+            with self._new_file(file) as path:
+                write_index(path, self.ledger.index(tables, only_in=only_in, by=by), names)
+        return file
+
+    def _extensions(self, table: str) -> list[Planned]:
+        """Return the resolved stages whose tables extend a table."""
+        extensions: list[Planned] = []
+        for planned in self.planned:
+            if planned.stage.extends == table and planned.stage.name in self.ledger.resolved:
+                extensions.append(planned)
+        return extensions

@@ -165,8 +165,11 @@ def find_live(
     subjects: Iterable[str] | None = None,
     without: Sequence[str] = (),
 ) -> list[R]:
-    """Return a resolved stage's live rows, all or of the subjects, ordered by subject and key."""
-    index = live_index(build, planned)
+    """Return a resolved stage's live rows, ordered by subject and key.
+
+    With ``subjects``, only of these, and of the tables that extend the stage's, too.
+    """
+    index = live_index(build, planned, extended=subjects is not None)
     positions = range(len(index)) if subjects is None else index.find_positions(subjects)
     rows = index.rows_at(positions, row_type, columns_without(row_type, without))
     return sorted(rows, key=lambda row: (row.subject, row.key))
@@ -177,6 +180,7 @@ def stream_live(build: Build, planned: Planned, columns: Sequence[str]) -> Itera
     return live_index(build, planned).batches(columns)
 
 
-def live_index(build: Build, planned: Planned) -> Index:
-    """Open the index of a resolved stage's live rows."""
-    return open_index(build.folder, build.write_index(planned.stage.name), planned.table_path)
+def live_index(build: Build, planned: Planned, *, extended: bool = False) -> Index:
+    """Open the index of a resolved stage's live rows; ``extended``: and of its extensions."""
+    name = build.write_index(planned.stage.name, extended=extended)
+    return open_index(build.folder, name, planned.table_path)

@@ -129,6 +129,9 @@ class Stage:
     workers."""
     only_in: tuple[str, ...] = ()
     """Tables of pairs or of preferences: only images of their rows are read."""
+    extends: str = ""
+    """Earlier table of the same rows, in which later stages look up this stage's rows as well; one
+    that reads them as its input names both tables."""
     by_source: bool = False
     """Whether a row is unfinished again when the source key or the table of its input changes: for
     inputs whose key does not hash everything."""

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 from transformers import GenerationConfig
 
-from pairwright.prompts import difference_verbs
 from pairwright.schemas.replies import Reply
 from pairwright.schemas.rows import Turn, make_key
 from pairwright.schemas.training import ModelConfig, TrainConfig
@@ -331,11 +330,12 @@ def measure_unreadable(trainer: "PreferenceTrainer") -> dict[str, float]:
     samples = answer_held_out(trainer, most=COUNT)
     if not samples:
         return {}
-    return {UNREADABLE: sum(map(_is_unreadable, samples)) / len(samples)}
+    verbs = cast("Any", trainer.eval_dataset).rows.verbs
+    count = sum(_is_unreadable(sample, verbs) for sample in samples)
+    return {UNREADABLE: count / len(samples)}
 
 
-def _is_unreadable(sample: Sample) -> bool:
-    verbs = difference_verbs()
+def _is_unreadable(sample: Sample, verbs: tuple[str, ...]) -> bool:
     reference = read_difference(sample.reference, verbs)
     answer = read_difference(sample.answer, verbs)
     if sample.cut or not sample.answer:

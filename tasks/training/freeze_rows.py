@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
+from pairwright.prompts import difference_verbs, use_prompts
+from pairwright.prompts.difference_prompts import VERBS
 from pairwright.schemas.arrow import from_table, to_table
 from pairwright.schemas.control_tokens import refuse_conversation
 from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions, latest_decisions
@@ -208,6 +210,12 @@ class FrozenRows:
         """Return the rows' keys, in order."""
         return _open(self.file, self.split).column("key").to_pylist()
 
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """Return the verbs that a half of a description may begin with."""
+        verbs = _open(self.file).schema.metadata.get(b"verbs", b"").decode()
+        return tuple(verbs.split("\n")) if verbs else difference_verbs()
+
     def frozen_edits(self) -> Decisions:
         """Return people's edits as of the freeze."""
         return _read_edits(self.file)
@@ -268,6 +276,7 @@ def freeze_rows(
         "table": planned.table_path,
         "parts": "\n".join(index.names),
         "edits": EDITS.dump_json(decisions.edits()),
+        "verbs": "\n".join(_find_verbs(build)),
     }
     schema = SCHEMA.with_metadata(metadata)
     with naming(str(file), "written"), pa.ipc.new_file(str(file), schema) as writer:
@@ -285,6 +294,15 @@ def freeze_rows(
             writer.write_batch(pa.RecordBatch.from_pylist(entries, schema=schema))
     _clear_caches()
     return refused, verdicts
+
+
+def _find_verbs(build: Build) -> tuple[str, ...]:
+    """Return the verbs of a dataset's descriptions, which a user may have replaced."""
+    for planned in build.planned:
+        if VERBS in planned.prompts:
+            with use_prompts(planned.prompts):
+                return difference_verbs()
+    return difference_verbs()
 
 
 def _read_batches(

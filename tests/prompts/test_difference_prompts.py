@@ -14,7 +14,7 @@ from pairwright.tasks.texts.differences import Difference, read_difference
 
 
 def test_all_prompts_are_named() -> None:
-    assert len(set(PROMPTS)) == 7
+    assert len(set(PROMPTS)) == 8
     assert all(load_prompt(name).sha256 for name in PROMPTS)
 
 

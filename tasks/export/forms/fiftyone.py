@@ -74,12 +74,14 @@ FORM = Form(
     about="images with the places where they differ, for FiftyOne: COCO and image files",
     cannot=(
         "It holds the images of pairs, counted once, with boxes and masks where these are known "
-        "(given change masks, rendered and planted scenes). It lacks rejected texts and images."
+        "(given change masks, rendered and planted scenes). An image without such a place says "
+        "nothing of its pair. It lacks rejected texts and images."
     ),
     opens=_opens,
     check=_check_folder,
     use=(
         "```python\n"
+        "# python -m pip install fiftyone pycocotools\n"
         "dataset = fiftyone.Dataset.from_dir(\n"
         '    dataset_dir="FOLDER/train",\n'
         "    dataset_type=fiftyone.types.COCODetectionDataset,\n"

@@ -185,9 +185,13 @@ FORM = form.Form(
     use=(
         "```bash\n"
         "LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true \\\n"
-        "LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT=FOLDER/.. label-studio init NAME \\\n"
-        "    --label-config FOLDER/label_config.xml --input-path FOLDER/data/train.json\n"
-        "```"
+        "LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT=PARENT label-studio start NAME --init \\\n"
+        "    --label-config FOLDER/label_config.xml\n"
+        "```\n\n"
+        "PARENT is the absolute path of the folder that FOLDER lies in. In the project, add FOLDER "
+        "by its absolute path as a local storage (Settings, Cloud Storage, Local files), without "
+        "synchronising it: Label Studio serves images of such folders only. Then import "
+        "`data/train.json`."
     ),
     owns=frozenset({"data", "images", CONFIG}),
     reads="pairs",

@@ -104,7 +104,7 @@ def _stage(name: str, config: type[CnnConfig | VqganConfig], rows_per_shard: int
         name=name,
         version=1,
         group="training",
-        reads={"images": ImageRow},
+        reads={"images": ImageRow, "aligned_images": ImageRow},
         writes=PlacesRow,
         config=config,
         function=encode_places,

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from pairwright.prompts import difference_verbs
 from pairwright.tasks.images.decode import RefusedImageError, decode_rgb
 from pairwright.tasks.models.namc import NO_WORD, Described
 from pairwright.tasks.models.namc_places import SMALL_SIDE, crop_small, split_patches, to_codes
@@ -59,11 +58,12 @@ def collect_texts(
     drawn = set(permutation[: limit or None].tolist())
     texts = list[Text]()
     refused = list[Refused]()
+    verbs = rows.verbs
     for position, row in enumerate(rows.read_texts()):
         if position not in drawn:
             continue
         chosen = row.description or row.chosen
-        parts = read_difference(chosen, difference_verbs())
+        parts = read_difference(chosen, verbs)
         if len(row.image_keys) != PAIR:
             refused.append(Refused(key=row.key, reason="not about two images"))
         elif isinstance(parts, Difference):

@@ -10,6 +10,7 @@ TEMPLATE = (
     "while the second image {{ second_verb }} {{ second }}."
 )
 SAME = "yes | {{ first }} {{ second }} Same?\nno | {{ first }} {{ second }} Different?\n"
+VERBS = load_prompt("difference_verbs").text.rstrip()
 LAYOUT = "Commonalities:\n{% for text in commonalities %}\n{{ loop.index }}. {{ text }}\n"
 LAYOUT += "{% endfor %}\n"
 
@@ -55,6 +56,9 @@ def test_a_text_that_can_be_used_is_taken(name: str, text: str) -> None:
         ("difference_template", TEMPLATE.replace("while", "and"), 1, "off the template"),
         ("difference_template", "{# mine #}\n" + TEMPLATE[:-1], 2, "full stop"),
         ("ask_questions", "Ask.\nAnswer with JSON.", 2, "examples"),
+        ("difference_verbs", f"{VERBS}\nverb | Shows!", 51, "'Shows!' is no verb"),
+        ("difference_verbs", f"{VERBS}\nnoun | cup", 51, "no such kind"),
+        ("judge_coverage", "{{ number }}", 1, "must show {{ answer }}"),
         ("comparison_layout_list", LAYOUT, 1, "no differences"),
     ],
 )

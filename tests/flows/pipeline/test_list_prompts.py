@@ -25,7 +25,8 @@ def test_prompts_are_listed_with_those_of_a_folder_in_their_place(folder: Path) 
     assert listed["describe_image"].text == MINE
     assert listed["describe_image"].about == "mine"
     assert listed["retrieve_image"].variables == {"": ["caption"]}
-    assert not listed["judge_answer"].replaceable
+    assert listed["judge_answer"].of_benchmark
+    assert not listed["retrieve_image"].of_benchmark
     with pytest.raises(ConfigError, match="did you mean describe_image"):
         list_prompts("describe_imag")
 

@@ -9,6 +9,7 @@ import pytest
 
 from pairwright.flows.building.progress import show_steps
 from pairwright.flows.training.evaluate_model import EvaluationConfig, evaluate_model
+from pairwright.prompts import load_prompt
 from pairwright.schemas.errors import ServerError
 from pairwright.tasks.evaluation.benchmark import SHORT
 from tests.fixtures.asking import config_of
@@ -108,6 +109,25 @@ def test_a_served_model_is_scored_by_hand(cola, to):
         assert evaluate(*command) == 0
         probes = 3  # which model there is, whether it sees two images, and what holds it to a form
         assert len(server.asked) <= asked + probes
+
+
+def test_a_benchmark_is_asked_with_other_words(cola, to, tmp_path, capsys):
+    """Scores say which prompts were replaced; a text that is ours to the letter is none."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "describe_image.j2").write_text(load_prompt("describe_image").text)
+    (folder / "choose_image.j2").write_text("Which suits {{ capture }}?")
+    with chat_server(answerer(cola)) as server:
+        benchmark = ("--benchmark", "cola", "--data", cola, "--to", to)
+        command = ("tiny", "--server", server.url, *benchmark, "--prompts", folder)
+        assert evaluate(*command) == 2
+        assert "choose_image.j2:1: unknown variable 'capture'" in capsys.readouterr().err
+        (folder / "choose_image.j2").write_text('Which suits "{{ caption }}", A or B?')
+        assert evaluate(*command) == 0
+        texts = {asked.text for asked in server.asked}
+    assert any(text.endswith('Which suits "red 0", A or B?') for text in texts)
+    assert list(json.loads(to.read_text())["prompts"]) == ["choose_image"]
+    assert "prompts that are not the benchmark's: choose_image" in capsys.readouterr().out
 
 
 def test_what_was_answered_is_not_asked_again(cola, to):

@@ -1,22 +1,26 @@
 """Align the two images of a pair, and cut both into tiles (ours).
 
-Where keypoints of both images fit one homography (``tasks.models.align_images``), the second is
-warped onto the first, and both are cropped to the largest rectangle that both show. A homography
-that is a shift moves pixels without changing them. Large images are cut into tiles of one size,
-the same windows of both; a tile is left out if an image of it has a single value, such as no data.
+Where keypoints of both images fit one homography (``tasks.models.align_images``), or else their
+phases fit one shift (``find_shift``), the second is warped onto the first, and both are cropped to
+the largest rectangle that both show. A shift moves pixels without changing them. Large images are
+cut into tiles of one size, the same windows of both; a tile is left out if an image of it has a
+single value, such as no data. Pairs that a source brings are cut as they are read, mined ones in
+``tasks.mining``.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.config import TilesConfig
+from pairwright.schemas.rows import ImageRow, make_key
 from pairwright.tasks.images.decode import RGB
-from pairwright.tasks.images.masks import Corners
+from pairwright.tasks.images.masks import Corners, encode_patch
 from pairwright.tasks.models.align_images import find_homography
+from pairwright.tasks.models.find_shift import find_shift
 
 Bits = NDArray[np.bool_]
 Matrix = NDArray[np.float64]
@@ -45,6 +49,13 @@ class PairPart:
     """Homography from the first image's pixels to those of the second as the source gave it, 3 x 3
     row by row; empty: the second image was not warped."""
 
+    def keeps(self, side: int, image: ImageRow) -> bool:
+        """Return whether it shows an image of a side (0 or 1) whole and not warped."""
+        if side == 1 and self.transform not in ((), SAME):
+            return False
+        pixels = self.second if side else self.first
+        return pixels.shape[:2] == (image.height, image.width)
+
 
 def whole_pair(first: RGB, second: RGB, mask: Bits | None) -> PairPart:
     """Return a pair as a part that holds all of it."""
@@ -54,19 +65,22 @@ def whole_pair(first: RGB, second: RGB, mask: Bits | None) -> PairPart:
 
 def align_pair(pair: PairPart) -> PairPart | str:
     """Return what both images show, the second warped onto the first, or why they do not fit."""
+    height, width = pair.first.shape[:2]
     fitted = find_homography(pair.first, pair.second)
     if isinstance(fitted, str):
-        return fitted
-    homography = fitted[0] / fitted[0][2, 2]
-    height, width = pair.first.shape[:2]
-    homography = _round_shift(homography, width, height)
+        homography = find_shift(pair.first, pair.second)
+        if homography is None:
+            return fitted
+    else:
+        homography = _round_shift(fitted[0] / fitted[0][2, 2], width, height)
     transform = tuple(round(float(number), 9) for number in homography.ravel())
     if transform == SAME and pair.second.shape == pair.first.shape:
         return replace(pair, transform=transform)
-    warped, inside = _warp(pair.second, homography, width, height)
+    warped, inside = warp_second(pair.second, transform, width, height)
     mask = pair.mask
     if mask is not None:
-        warped_mask, _ = _warp(mask.astype(np.uint8), homography, width, height, exact=True)
+        mask_values = mask.astype(np.uint8)
+        warped_mask, _ = warp_second(mask_values, transform, width, height, exact=True)
         mask = warped_mask > 0
     x0, y0, x1, y1 = find_rectangle(inside)
     if (x1 - x0) * (y1 - y0) < MIN_SHARED * width * height:
@@ -88,15 +102,23 @@ def _round_shift(homography: Matrix, width: int, height: int) -> Matrix:
     return rounded
 
 
-def _warp(
-    image: NDArray[np.uint8], homography: Matrix, width: int, height: int, *, exact: bool = False
+def warp_second(
+    image: NDArray[np.uint8],
+    transform: Sequence[float],
+    width: int,
+    height: int,
+    *,
+    exact: bool = False,
 ) -> tuple[NDArray[np.uint8], Bits]:
-    """Return an image in the first one's pixels, and where it has some; ``exact``: unmixed."""
+    """Return a second image in the first one's pixels, and where it has some; ``exact``: unmixed.
+
+    ``transform`` as in ``PairPart``; ``width`` and ``height`` are the first image's.
+    """
     import cv2
 
     flags = cv2.INTER_NEAREST if exact else cv2.INTER_LINEAR
     size = (width, height)
-    matrix = np.asarray(homography, np.float64)
+    matrix = np.array(transform, np.float64).reshape(3, 3)
     warped = cv2.warpPerspective(image, matrix, size, flags=flags | cv2.WARP_INVERSE_MAP)
     whole = np.full(image.shape[:2], 255, np.uint8)
     linear = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
@@ -141,6 +163,26 @@ def _crop(part: PairPart, window: Corners) -> PairPart:
         mask=mask,
         window=(left + x0, top + y0, left + x1, top + y1),
         is_whole=part.is_whole and window == (0, 0, width, height),
+    )
+
+
+def cut_image(image: ImageRow, pixels: RGB, window: Sequence[int], *, key: str = "") -> ImageRow:
+    """Return the row of a part of an image, without a scene graph, which is of the whole.
+
+    ``window``: pixels x0, y0, x1, y1 of the pair's first image. Without a key, the bytes' hash.
+    """
+    data = encode_patch(pixels)
+    key = key or make_key(data)
+    return replace(
+        image,
+        key=key,
+        subject=key,
+        image=data,
+        format="png",
+        width=pixels.shape[1],
+        height=pixels.shape[0],
+        name=f"{image.name} [{', '.join(map(str, window))}]",
+        graph=None,
     )
 
 

@@ -15,7 +15,7 @@ from pairwright.schemas.rows import ImageRow, PairRow
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.images.decode import decode_rgb, encode_png
 from pairwright.tasks.images.masks import decode_mask
-from pairwright.tasks.sources.pair_parts import find_rectangle, tile_starts
+from pairwright.tasks.models.pair_parts import find_rectangle, tile_starts
 from tests.fixtures.layouts import put
 from tests.fixtures.sources import Source
 
@@ -152,5 +152,5 @@ def test_settings_that_cut_nothing_are_refused(tmp_path) -> None:
     with pytest.raises(ValidationError, match="must be below size"):
         TilesConfig(size=64, overlap=64)
     profile = load_profile("scenes", ["mining.align=true"])
-    with pytest.raises(ConfigError, match=r"mining\.align: the images of folder"):
-        with_source(profile, [f"folder:{tmp_path}"])
+    with pytest.raises(ConfigError, match=r"mining\.align: rlaif-v:.* brings preferences"):
+        with_source(profile, [f"rlaif-v:{tmp_path}"])
