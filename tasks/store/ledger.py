@@ -183,8 +183,9 @@ class Ledger:
             self._database.unregister("new_rows")
 
     def _read_keys(self, table: str, parts: Mapping[str, int]) -> Iterator[pa.Table]:
-        """Yield the keys of parts, some thousand rows at once.
+        """Yield the keys of parts, some thousand rows at once, in one chunk.
 
+        Of many small chunks DuckDB runs out of memory (5,000 parts of 4 rows).
         On an object store many parts are read in parallel.
         """
 
@@ -201,10 +202,10 @@ class Ledger:
                 ):
                     batch.append(keys)
                     if sum(map(len, batch)) >= BATCH_ROWS:
-                        yield pa.concat_tables(batch)
+                        yield pa.concat_tables(batch).combine_chunks()
                         batch = []
         if batch:
-            yield pa.concat_tables(batch)
+            yield pa.concat_tables(batch).combine_chunks()
 
     def resolve(self, planned: Planned) -> None:
         """Compute a stage's present input and live rows from the live tables of earlier stages."""
