@@ -6,12 +6,16 @@ modules load.
 
 import os
 import signal
+import time
 from types import FrameType
 from typing import NoReturn
 
 STOPPED = 130
 asked = False
 """Whether a signal has come."""
+asked_at = 0.0
+AT_ONCE_S = 0.5
+"""Seconds in which a second signal is ignored: it would interrupt the end that the first began."""
 
 
 def main() -> None:
@@ -36,8 +40,12 @@ def _stop(_number: int, frame: FrameType | None) -> None:
 
     A loading module could turn the interrupt into another error.
     """
-    global asked
+    global asked, asked_at
+    now = time.monotonic()
+    if asked and now - asked_at < AT_ONCE_S:
+        return
     asked = True
+    asked_at = now
     while frame:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             _end()

@@ -31,6 +31,9 @@ class GatesConfig(Section):
     last table."""
     max_failed: Share = 0.02
     """Maximum share of any table's inputs that failed or are pending; 1: any."""
+    min_kept: Share = 0.6
+    """Minimum number of images, as a share of those of the version before, if the source and its
+    settings are the same: a truncated file, or a folder that is half gone, is held back; 0: any."""
 
 
 class HealthConfig(Section):

@@ -3,6 +3,7 @@
 Recipes of a training (``flows/recipes``) are read in the same way.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -18,6 +19,7 @@ from pairwright.schemas.suggest import MAX_HINTS, suggest
 from pairwright.schemas.training import RecipeConfig
 
 S = TypeVar("S", bound=BaseModel)
+log = logging.getLogger(__name__)
 FOLDER = Path(__file__).parents[1] / "profiles"
 RECIPES = Path(__file__).parents[1] / "recipes"
 
@@ -58,9 +60,21 @@ def load_profile(name: str, settings: Sequence[str] = ()) -> Profile:
     """
     path = _path_of(name)
     values = _read(path)
+    _say_repeated(settings)
     for setting in settings:
         set_field(values, setting)
     return make_section(Profile, {"name": path.stem, **values}, where=str(path), settings=settings)
+
+
+def _say_repeated(settings: Sequence[str]) -> None:
+    """Warn of a field that is set twice, to different values: the last one counts."""
+    values: dict[str, str] = {}
+    for setting in settings:
+        field, _, value = setting.partition("=")
+        name = field.strip()
+        if values.get(name, value) != value:
+            log.warning("--set %s is given twice: %s counts, not %s", name, value, values[name])
+        values[name] = value
 
 
 def _path_of(name: str, where: str = "", *, folder: Path = FOLDER) -> Path:

@@ -6,7 +6,7 @@ that it calls.
 """
 
 import tempfile
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -21,6 +21,7 @@ from pairwright.flows.pipeline.stages import BY_NAME, RESULTS
 from pairwright.schemas.config import BuildRecord, Profile, add_findings
 from pairwright.schemas.errors import ConfigError, PairwrightError, StoreError
 from pairwright.schemas.plugins import Registry
+from pairwright.schemas.rows import ImageRow
 from pairwright.schemas.section import Section
 from pairwright.schemas.suggest import suggest
 from pairwright.tasks.captioning.validators import VALIDATORS
@@ -34,7 +35,7 @@ from pairwright.tasks.store.index import Index, open_index_file, write_index
 from pairwright.tasks.store.ledger import Counts
 from pairwright.tasks.store.open_tables import Build, Snapshot, read_record
 from pairwright.tasks.store.stage import Planned, Stage, plan_stage
-from pairwright.tasks.store.takedowns import last_takedown
+from pairwright.tasks.store.takedowns import last_takedown, read_takedowns, removed_by
 
 REGISTRIES: Mapping[str, Registry[Any]] = {
     registry.group: registry for registry in (READERS, EMBEDDERS, VALIDATORS, BY_NAME)
@@ -343,7 +344,11 @@ def publish_version(
 
     ``stopped``: why the build ended early.
     """
-    judged = tuple(gates.measure_gates(version.profile.gates, done, _judged_tables(version, done)))
+    config = version.profile.gates
+    judged = (
+        *gates.measure_gates(config, done, _judged_tables(version, done)),
+        *_judge_source(build, done, version),
+    )
     published = force or all(gate.holds for gate in judged)
     if published:
         snapshot = snapshots.write_snapshot(build, done, record=version.record)
@@ -359,6 +364,29 @@ def publish_version(
     )
     gates.write_verdict(build.folder, verdict)
     return snapshot, verdict
+
+
+def _judge_source(
+    build: Build, done: Sequence[tuple[Planned, Counts]], version: Version
+) -> Iterator[gates.Gate]:
+    """Yield the gate of images that left the source, unless the source or its settings changed."""
+    latest = snapshots.latest_snapshot(build.folder)
+    images = next(count for planned, count in done if planned.stage.writes is ImageRow)
+    if latest is None:
+        return
+    try:
+        record = BuildRecord.model_validate({**latest.content["lineage"], "items": ()})
+    except (ValidationError, PairwrightError):  # of another release
+        return
+    is_same = record.profile.source_config == version.profile.source_config
+    if not is_same or record.limit != version.limit:
+        return
+    entries = read_takedowns(build.folder)
+    removed = removed_by(entry for entry in entries if entry.number > latest.takedowns)
+    stated = latest.content["stages"].get(images.stage)
+    if stated:
+        before = stated["counts"]["rows"] - len(removed)
+        yield from gates.judge_source(version.profile.gates, images, before=before)
 
 
 def _judged_tables(version: Version, done: Sequence[tuple[Planned, Counts]]) -> list[str]:

@@ -10,6 +10,7 @@ once, as of the first time. Many files are joined into one, which takes the numb
 is read into memory as a whole: about 1 kB per decision.
 """
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json, to_json
 
 from pairwright.schemas.arrow import from_table, schema_of
@@ -28,6 +29,7 @@ from pairwright.schemas.decisions import (
     latest_decisions,
     parse_decision,
     refuse_controls,
+    say_errors,
 )
 from pairwright.schemas.errors import ConfigError, StoreError
 from pairwright.schemas.rows import PairRow, PreferenceRow, Row, make_key
@@ -37,12 +39,14 @@ from pairwright.tasks.store.lineage import read_cells
 from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.part import Part, encode_part, read_about, read_part
 
+log = logging.getLogger(__name__)
 FOLDER = "decisions"
 MAX_FILES = 64  # number of files above which they are joined
 MAX_SENT = 1_000  # maximum decisions that a page sends at once
 SHOWN = 5  # maximum faults that a message names
 BOM = b"\xef\xbb\xbf"
 STATE = f"{FOLDER}/state.json"
+MEND_FILTER = "Delete it, and name the filter again"
 MEND_STATE = "Delete it: the next decision writes it again"
 TEXTS = ("key", "verdict", "chosen", "rejected", "note", "by", "subject", "question", "texts")
 SCHEMA = pa.schema([*((name, pa.string()) for name in TEXTS), ("at", pa.timestamp("us", tz="UTC"))])
@@ -328,15 +332,18 @@ class KeptFilter(BaseModel):
 
 
 def read_filters(folder: Folder) -> list[KeptFilter]:
-    """Return the named filters, by name."""
+    """Return the named filters, by name; a damaged one is logged and left out."""
     filters: list[KeptFilter] = []
     for name in folder.names(FOLDER, ".json"):
         if not name.startswith("filter-"):
             continue
-        content = read_sealed(
-            folder, f"{FOLDER}/{name}", mend="Delete it, and name the filter again"
-        )
-        filters.append(KeptFilter.model_validate(content))
+        try:
+            content = read_sealed(folder, f"{FOLDER}/{name}", mend=MEND_FILTER)
+            filters.append(KeptFilter.model_validate(content))
+        except StoreError as error:
+            log.warning("%s", error)
+        except ValidationError as error:
+            log.warning("%s: %s. %s", folder.path(name), say_errors(error), MEND_FILTER)
     return sorted(filters, key=lambda named: named.name)
 
 

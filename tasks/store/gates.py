@@ -70,13 +70,13 @@ class Gate:
     @property
     def holds(self) -> bool:
         """Return whether the measurement is within the bound."""
-        if self.gate == "min_yield":
+        if self.gate.startswith("min_"):
             return self.measured >= self.bound
         return self.measured <= self.bound
 
     def in_words(self) -> str:
         """Return one line with both numbers."""
-        side = "at least" if self.gate == "min_yield" else "at most"
+        side = "at least" if self.gate.startswith("min_") else "at most"
         why = f". {self.why}" if self.why else ""
         bounds = f"{self.measured:.3g}, must be {side} {self.bound:.3g} (gates.{self.gate})"
         return f"{self.stage}: {self.about}: {bounds}{why}"
@@ -151,6 +151,19 @@ def _judge_stage(config: GatesConfig, count: Counts) -> Iterator[Gate]:
             about=f"failed or pending of {count.of:,} inputs",
             measured=(count.failed + count.pending) / count.of,
             bound=config.max_failed,
+        )
+
+
+def judge_source(config: GatesConfig, images: Counts, *, before: int) -> Iterator[Gate]:
+    """Yield the gate of the images that are left of those of the version before."""
+    if before and config.min_kept:
+        yield Gate(
+            gate="min_kept",
+            stage=images.stage,
+            about=f"{images.rows:,} images, {before:,} in the version before, of the same source",
+            measured=images.rows / before,
+            bound=config.min_kept,
+            why="Check that the source is complete",
         )
 
 

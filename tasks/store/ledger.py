@@ -185,8 +185,9 @@ class Ledger:
             self._database.unregister("new_rows")
 
     def _read_keys(self, table: str, parts: Mapping[str, int]) -> Iterator[pa.Table]:
-        """Yield the keys of parts, some thousand rows at once.
+        """Yield the keys of parts, some thousand rows at once, in one chunk.
 
+        Of many small chunks DuckDB runs out of memory (5,000 parts of 4 rows).
         On an object store many parts are read in parallel.
         """
 
@@ -203,10 +204,10 @@ class Ledger:
                 ):
                     batch.append(keys)
                     if sum(map(len, batch)) >= BATCH_ROWS:
-                        yield concat_parts(batch)
+                        yield concat_parts(batch).combine_chunks()
                         batch = []
         if batch:
-            yield concat_parts(batch)
+            yield concat_parts(batch).combine_chunks()
 
     def resolve(self, planned: Planned) -> None:
         """Compute a stage's present input and live rows from the live tables of earlier stages."""

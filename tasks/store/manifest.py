@@ -47,7 +47,7 @@ class ChangedEntry(FileEntry, frozen=True):
         return (entry.size_bytes, entry.xxh3_128) in expected
 
 
-class Record(BaseModel, frozen=True):
+class FileRecord(BaseModel, frozen=True):
     """Record of a folder's files."""
 
     files: dict[str, ChangedEntry] = {}
@@ -124,11 +124,11 @@ def replace_file(folder: Path, name: str, data: bytes) -> None:
 
 
 def _read_record(folder: Path) -> dict[str, ChangedEntry]:
-    return Record.model_validate_json((folder / RECORD).read_bytes()).files
+    return FileRecord.model_validate_json((folder / RECORD).read_bytes()).files
 
 
 def _write_record(folder: Path, files: Mapping[str, ChangedEntry]) -> None:
-    content = Record(files=dict(files)).model_dump_json(indent=1)
+    content = FileRecord(files=dict(files)).model_dump_json(indent=1)
     Folder(str(folder)).write(RECORD, content.encode())
 
 

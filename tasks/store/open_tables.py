@@ -9,9 +9,9 @@ OUT/
 """
 
 import contextlib
+import os
 import re
 import shutil
-import tempfile
 import uuid
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -139,7 +139,7 @@ def journals_of(folder: Folder) -> Path:
     """Return this machine's folder of the journals of a dataset's unfinished shards."""
     if folder.is_local:
         return Path(folder.path("journals"))
-    return Path(tempfile.gettempdir()) / f"pairwright-journals-{make_key(folder.url)}"
+    return own_temporary_folder() / f"journals-{make_key(folder.url)}"
 
 
 @contextlib.contextmanager
@@ -200,6 +200,12 @@ def in_use(folder: Folder) -> Generator[str]:
             shutil.rmtree(copies_of(folder, name), ignore_errors=True)
         return
     work = Path(folder.path("work"))
+    existing = work if work.exists() else work.parent
+    if existing.exists() and not os.access(existing, os.W_OK):
+        # A reader of a dataset that it cannot write to: it has its files elsewhere.
+        with scratch_folder(own_temporary_folder()) as path:
+            yield os.path.relpath(path, os.path.realpath(work.parent))
+        return
     with contextlib.ExitStack() as stack:
         with naming(str(work), "written"):
             work.mkdir(parents=True, exist_ok=True)

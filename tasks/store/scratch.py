@@ -14,6 +14,7 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 import tempfile
 import time
 import uuid
@@ -69,7 +70,15 @@ def scratch_locks(parent: Path) -> list[Path]:
 def own_temporary_folder() -> Path:
     """Return this user's folder for scratch folders, below the system's temporary folder."""
     path = Path(tempfile.gettempdir()) / f"pairwright-{os.getuid()}"
-    path.mkdir(mode=0o700, exist_ok=True)
+    with naming(str(path), "written"):
+        path.mkdir(mode=0o700, exist_ok=True)
+        status = path.lstat()
+    is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    if not is_ours or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise StoreError(
+            f"{path}: belongs to another user, or others may write to it. Delete it, or set TMPDIR "
+            "to a folder of your own"
+        )
     return path
 
 
@@ -82,11 +91,12 @@ def replacing(target: Path) -> Generator[Path]:
     target = target.resolve()
     new = target.with_name(f".{target.name}.new")
     old = target.with_name(f".{target.name}.old")
-    # The lock lies elsewhere, so that nothing is left next to the target.
-    lock = Path(tempfile.gettempdir()) / f"pairwright-{make_key(str(target), os.getuid())}.lock"
+    # Beside the target, where processes with another temporary folder find it, too.
+    lock = target.with_name(f".{target.name}.lock")
     busy = f"{target}: another process is writing it; wait until it ends and run this again"
-    with holding(lock, fault=busy), naming(str(target), "replaced"):
+    with naming(str(target), "replaced"):
         target.parent.mkdir(parents=True, exist_ok=True)
+    with holding(lock, fault=busy), naming(str(target), "replaced"):
         if old.exists() and not target.exists():
             old.rename(target)
         for path in (old, new):
@@ -104,6 +114,7 @@ def replacing(target: Path) -> Generator[Path]:
         finally:
             for path in (old, new):
                 shutil.rmtree(path, ignore_errors=True)
+            lock.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

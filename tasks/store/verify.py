@@ -10,7 +10,7 @@ from functools import partial
 from pairwright.schemas.errors import StoreError
 from pairwright.tasks.store import evaluations, gates, snapshot, takedowns
 from pairwright.tasks.store.decision_table import FOLDER as DECISIONS
-from pairwright.tasks.store.decision_table import missing_decisions
+from pairwright.tasks.store.decision_table import MEND_FILTER, MEND_STATE, missing_decisions
 from pairwright.tasks.store.files import Folder, numbered_files, read_sealed
 from pairwright.tasks.store.open_tables import MEND_RECORD, RECORD
 from pairwright.tasks.store.part import Part, read_part
@@ -74,6 +74,8 @@ def _records(folder: Folder, *, has_versions: bool) -> dict[str, str]:
         records[snapshot.DELETED] = snapshot.MEND_DELETED
     for name in numbered_files(folder, takedowns.FOLDER).values():
         records[name] = takedowns.MEND
+    for name in folder.names(DECISIONS, ".json"):
+        records[f"{DECISIONS}/{name}"] = MEND_FILTER if name.startswith("filter-") else MEND_STATE
     return records
 
 

@@ -1,11 +1,15 @@
 """Images near to an excluded set leave: the limits by vectors made by hand, all by real builds."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from PIL import Image, ImageEnhance
 from skimage import data
 
+import pairwright as pw
 from pairwright.flows.building.make_request import make_request, resume_request
 from pairwright.flows.building.progress import LineWatcher
 from pairwright.flows.versions.version import open_present
@@ -151,3 +155,22 @@ def test_an_excluded_source_is_read_whole(pictures, tmp_path):
 def test_a_missing_benchmark_is_named(pictures, tmp_path):
     with pytest.raises(SourceError, match="nowhere"):
         build(tmp_path / "out", pictures, tmp_path / "nowhere")
+
+
+def test_a_removed_image_is_erased_from_the_excluded_set_too(pictures, tmp_path):
+    benchmark = tmp_path / "benchmark"
+    benchmark.mkdir()
+    victim = shutil.copy(pictures / "coffee-0.png", benchmark)
+    shutil.copy(pictures / "rocket-0.png", benchmark)
+    folder = build(tmp_path / "out", pictures, benchmark)
+    out = pw.open(folder.url)
+    key = next(row.key for row in out["images"].rows() if row.name == "coffee-0.png")
+    out.remove([key])
+    out.gc()
+    secret = Path(victim).read_bytes()
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert not [path for path in files if secret in path.read_bytes()]
+    tables = sorted((tmp_path / "out/tables").glob("*/*"))
+    assert pw.open(folder.url).resume().is_complete
+    assert sorted((tmp_path / "out/tables").glob("*/*")) == tables, "nothing is made again"
+    assert counts_of(folder)["admitted"].reasons == {REASON: 3}, "rows that stay are as before"

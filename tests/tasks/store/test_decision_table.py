@@ -14,12 +14,15 @@ from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.store.decision_table import (
     MAX_FILES,
     MAX_SENT,
+    KeptFilter,
     decision_files,
     forget_decisions,
+    keep_filter,
     missing_decisions,
     parse_decisions,
     read_decision_file,
     read_decisions,
+    read_filters,
     read_history,
     write_decisions,
 )
@@ -155,3 +158,14 @@ def test_a_page_sends_a_list_and_nothing_else(body: Any, why: str) -> None:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     with pytest.raises(ValueError, match=why):
         parse_decisions(data)
+
+
+def test_a_damaged_filter_is_left_out_and_logged(
+    folder: Folder, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("one", "two"):
+        keep_filter(folder, KeptFilter(name=name, page="", query=f"text={name}"))
+    damaged = folder.names("decisions", ".json")[0]
+    folder.write(f"decisions/{damaged}", b"{")
+    assert len(read_filters(folder)) == 1
+    assert damaged in caplog.text

@@ -1,5 +1,6 @@
 """Whole builds of the toy line: unfinished rows after changes of source, settings or machine."""
 
+import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,10 @@ from tests.tasks.store.toy import (
     failures,
     items_of,
     list_words,
+    live_rows,
     read_tree,
     take_calls,
+    toy_version,
 )
 
 WORDS = [f"{letter}{number}" for letter in "abc" for number in range(6)] + ["bad", "a1/again"]
@@ -119,3 +122,14 @@ def test_a_killed_build_under_another_fingerprint_lends_no_rows(
     assert len(items_of(take_calls(config))) == len(WORDS)
     build_toy(out, WORDS, config, stages=STAGES[:1])
     assert len(items_of(take_calls(config))) == len(WORDS) - 10
+
+
+def test_a_dataset_that_cannot_be_written_to_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_toy(tmp_path, ["a", "b"])
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with toy_version(tmp_path, 1) as build:
+        assert len(live_rows(build)["images"]) == 2
+        assert sorted(tmp_path.rglob("*")) == before

@@ -154,3 +154,21 @@ def test_a_lock_that_cannot_be_had_says_why(
     (tmp_path / "file").touch()
     with holding(tmp_path / "taken.lock"), pytest.raises(StoreError, match=message):
         lock(tmp_path).__enter__()
+
+
+def test_a_temporary_folder_that_others_may_write_to_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    planted = tmp_path / f"pairwright-{os.getuid()}"
+    planted.mkdir()
+    planted.chmod(0o777)
+    with pytest.raises(StoreError, match="TMPDIR"):
+        own_temporary_folder()
+    planted.rmdir()
+    (tmp_path / "elsewhere").mkdir()
+    planted.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="TMPDIR"):
+        own_temporary_folder()
+    planted.unlink()
+    assert own_temporary_folder() == planted
