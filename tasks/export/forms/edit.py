@@ -61,7 +61,7 @@ FORM = Form(
     use=(
         "```bash\n"
         "accelerate launch train_instruct_pix2pix.py --dataset_name FOLDER \\\n"
-        "    --pretrained_model_name_or_path MODEL\n"
+        "    --pretrained_model_name_or_path MODEL --seed 0\n"
         "```\n\n"
         "`failed_image` is empty where there is no failed edit."
     ),

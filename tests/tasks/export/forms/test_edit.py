@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import datasets
+import numpy as np
 import pytest
 
 from pairwright.schemas.rows import PairRow, RemovalScore
@@ -16,10 +17,13 @@ NO_GRAPHS = (None, None)
 
 
 def test_diffusers_reads_the_first_three_columns(tmp_path, offline) -> None:
-    """``train_instruct_pix2pix.py`` takes the first columns as source, instruction, edited."""
+    """``train_instruct_pix2pix.py`` has these names as defaults, and resizes RGB images so."""
     export_some(tmp_path / "out", [ROW], form="edit")
-    rows = datasets.load_dataset(str(tmp_path / "out"), split="train", cache_dir=offline)
+    rows = datasets.load_dataset(str(tmp_path / "out"), cache_dir=offline)["train"]
     assert rows.column_names[:3] == ["input_image", "edit_prompt", "edited_image"]
+    for column in ("input_image", "edited_image"):
+        images = [np.array(image.convert("RGB").resize((256, 256))) for image in rows[column]]
+        assert np.concatenate(images).shape == (2 * 256, 256, 3)
     there, back = rows_of(tmp_path / "out")
     first, second = ROW.images
     assert (there["input_image"]["bytes"], there["edited_image"]["bytes"]) == (first, second)
