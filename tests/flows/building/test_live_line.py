@@ -6,7 +6,7 @@ import pairwright as pw
 from tests.fixtures.builds import build_here
 from tests.flows.conftest import SMALL, WIDE
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]  # a loaded vLLM starts in minutes
 TABLES = ("captions", "described", "differences", "comparisons", "sampled", "preferences")
 WRITTEN = [
     *("captions.writer=served", "captions.max_tokens=200", "captions.max_attempts=10"),

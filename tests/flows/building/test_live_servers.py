@@ -11,7 +11,7 @@ from tests.fixtures.served_models import MARKS, write_qwen2_vl
 from tests.fixtures.transformers_server import running_transformers
 from tests.flows.conftest import SMALL, WIDE
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]  # a loaded vLLM starts in minutes
 WRITTEN = [
     *("captions.writer=served", "captions.max_tokens=200", "captions.max_attempts=10"),
     *("differences.writer=served", "differences.max_tokens=600", "differences.max_attempts=10"),
