@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
+from torch.utils.data import Subset
 from transformers import GenerationConfig
 
 from pairwright.schemas.replies import Reply
@@ -330,7 +331,10 @@ def measure_unreadable(trainer: "PreferenceTrainer") -> dict[str, float]:
     samples = answer_held_out(trainer, most=COUNT)
     if not samples:
         return {}
-    verbs = cast("Any", trainer.eval_dataset).rows.verbs
+    examples = cast("Any", trainer.eval_dataset)
+    if isinstance(examples, Subset):
+        examples = examples.dataset
+    verbs = examples.rows.verbs
     count = sum(_is_unreadable(sample, verbs) for sample in samples)
     return {UNREADABLE: count / len(samples)}
 

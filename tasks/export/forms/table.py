@@ -58,7 +58,7 @@ TEXT_COLUMNS = (
     "instruction",
     "captions",
 )
-INTERNAL = ("source_key",)
+INTERNAL = ("source_key", "facts")
 BYTES = ("image",)
 """Columns of bytes, which the column ``images`` shows."""
 OF_IMAGES = ("images", "masks", "captions")

@@ -118,9 +118,9 @@ def test_every_column_is_in_it(tmp_path) -> None:
     export_some(tmp_path, [replace(preference(1), **texts)], form="hf")
     (row,) = rows_of(tmp_path)
     assert {name: row[name] for name in texts} == texts
-    # "subject" is called "pair"; the split is the file's.
+    # "subject" is called "pair"; the split is the file's; "facts" is for the next build.
     columns = {field.name for field in fields(PreferenceRow)}
-    assert columns - row.keys() == {"source_key", "subject", "split"}
+    assert columns - row.keys() == {"source_key", "subject", "split", "facts"}
 
 
 def test_columns_have_the_types_that_datasets_gives_them() -> None:
