@@ -107,7 +107,9 @@ def images_of(folder):
     for path in folder.rglob("*.parquet"):
         for row in pq.read_table(path).to_pylist():
             cells = [*row.get("images", []), *row.values()]
-            yield from (cell["bytes"] for cell in cells if isinstance(cell, dict))
+            yield from (
+                cell["bytes"] for cell in cells if isinstance(cell, dict) and "bytes" in cell
+            )
     for path in folder.rglob("train-0*.jsonl"):
         for url in re.findall(r"base64,([^\"]+)", path.read_text()):
             yield base64.b64decode(url)
