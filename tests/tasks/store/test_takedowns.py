@@ -133,6 +133,7 @@ def test_a_tombstone_holds_keys_alone() -> None:
         "first": "a",
         "second": "b",
         "anchor": "",
+        "facts": "",
         "status": "dropped",
         "reason": REMOVED,
         "detail": "",
