@@ -546,8 +546,8 @@ def _read_count_anew(clause: Clause, before: Claim) -> Claims:
 
 def _read_other(clause: Clause, before: Claim) -> Claims:
     """Return the claims about the second photograph's object: the first's but for one attribute."""
-    words = [clause.tokens[int(index)] for index in re.findall(r"\d+", clause.blanks["other"])]
-    others = [word for word in words if word.lower() != "one"]
+    tokens = [clause.tokens[int(index)] for index in re.findall(r"\d+", clause.blanks["other"])]
+    others = [token for token in tokens if token.lower() != "one"]
     if before.kind != "exists" or len(others) != 1:
         raise UnreadError(clause.blanks["other"])
     values, beside = _read_attribute_token(others[0])

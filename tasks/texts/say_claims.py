@@ -249,10 +249,10 @@ def _name_other(before: Claim, after: Claim) -> str:
     is_named = all(old[name] and new[name] for name in changed)
     if not is_named or (len(changed) > 1 and not changed <= set(POSITION)):
         return ""
-    words = _name_attributes(after, changed)
+    phrase = _name_attributes(after, changed)
     if changed <= set(ADJECTIVES):
-        return f"{phrases.with_article(words)} one"
-    return f"one {words}" if words else ""
+        return f"{phrases.with_article(phrase)} one"
+    return f"one {phrase}" if phrase else ""
 
 
 def _say_changes(teller: Teller) -> Iterator[str]:
