@@ -26,9 +26,6 @@ from pairwright.tasks.sources.sources import (
 )
 from pairwright.tasks.store.stage import LISTING, NO_INPUTS, Inputs, Planned, Stage, plan_stage
 
-DEFAULT_WRITERS = ("scene-graph",)
-"""Writers of differences unless a profile names others."""
-
 
 def list_stages(plugins: Iterable[str]) -> tuple[Stage, ...]:
     """Return our stages in order, with each named plugin stage at the end of its group."""
@@ -233,10 +230,11 @@ def _take_given_texts(profile: Profile) -> Profile:
     A profile that names writers keeps them.
     """
     source = profile.source_config
-    if profile.differences.writer != DEFAULT_WRITERS or not have_texts(source):
+    written = profile.differences
+    if "writer" in written.model_fields_set or not have_texts(source):
         return profile
-    writers = (*DEFAULT_WRITERS, "given") if have_graphs(source) else ("given",)
-    differences = profile.differences.model_copy(update={"writer": writers})
+    writers = (*written.writer, "given") if have_graphs(source) else ("given",)
+    differences = written.model_copy(update={"writer": writers})
     return profile.model_copy(update={"differences": differences})
 
 

@@ -73,6 +73,15 @@ Judged = dict[str, dict[str, str]]  # by question: its answer and the other fiel
 Respond = Callable[[Iterable[tuple[str, Question]], Answers], Iterator[Reply]]
 
 
+def find_run(model: str) -> Path | None:
+    """Return the folder of a model's run; ``None``: it is not of a dataset's run."""
+    path = Path(model).absolute()
+    folder = path.parent if path.name == FINISHED else path
+    if folder.parent.name == RUNS and (folder / "config.yaml").is_file():
+        return folder
+    return None
+
+
 @dataclass(frozen=True, kw_only=True)
 class EvaluationConfig:
     """Configuration of an evaluation: the model, the benchmark, and options.
@@ -157,11 +166,7 @@ class Evaluated:
     @property
     def run_folder(self) -> Path | None:
         """Return the folder of the model's run; ``None``: it is not of a dataset's run."""
-        path = Path(self.config.model).absolute()
-        folder = path.parent if path.name == FINISHED else path
-        if folder.parent.name == RUNS and (folder / "config.yaml").is_file():
-            return folder
-        return None
+        return find_run(self.config.model)
 
     def score_rows(self, run: str) -> Iterator[EvaluationRow]:
         """Yield the scores as rows of a dataset's table."""

@@ -192,12 +192,19 @@ def model(
             "no model given: pairwright evaluate model CHECKPOINT --benchmark NAME --data DIR"
         )
     from pairwright.flows.building.progress import show_steps
-    from pairwright.flows.training.evaluate_model import EvaluationConfig, evaluate_model
+    from pairwright.flows.training.evaluate_model import (
+        EvaluationConfig,
+        evaluate_model,
+        find_run,
+    )
 
+    run = find_run(checkpoint)
+    if data is None:
+        data = run.parent.parent if run else Path()
     config = EvaluationConfig(
         model=checkpoint,
         benchmark=benchmark,
-        data=data or _dataset_of_run(checkpoint),
+        data=data,
         version=version,
         to=to,
         limit=limit,
@@ -218,14 +225,6 @@ def model(
         print("\n".join(evaluated.summary_lines()))
     if evaluated.results.pending:
         raise typer.Exit(options.UNFINISHED)
-
-
-def _dataset_of_run(checkpoint: str) -> Path:
-    """Return the dataset in whose folder a run lies, or else this folder."""
-    for folder in Path(checkpoint).absolute().parents:
-        if (folder / "build.json").is_file():
-            return folder
-    return Path()
 
 
 def _print_benchmarks() -> None:

@@ -61,7 +61,7 @@ def _align(
         if isinstance(aligned, str):
             why = f"{NOT_ALIGNED}: {aligned}"
         elif np.array_equal(aligned.first, aligned.second):
-            yield _refuse(pair, IDENTICAL)
+            yield _keep(pair, IDENTICAL, shown=False)
             return
         else:
             part = aligned
@@ -70,13 +70,13 @@ def _align(
         yield _show(pair, images, part, why)
         return
     if part.first.shape != part.second.shape:
-        yield _refuse(pair, TWO_SIZES)
+        yield _keep(pair, TWO_SIZES, shown=False)
         return
     tiles = list(cut_tiles(part, config.tiles))
     for tile in tiles:
         yield _show(pair, images, tile, why)
     if not tiles:
-        yield _refuse(pair, NO_TILE)
+        yield _keep(pair, NO_TILE, shown=False)
 
 
 def _show(
@@ -105,28 +105,15 @@ def _show(
     )
 
 
-def _keep(pair: PairRow, why: str) -> AlignmentRow:
-    """Return the row of a pair whose images are compared as they are."""
+def _keep(pair: PairRow, why: str, *, shown: bool = True) -> AlignmentRow:
+    """Return the row of a pair whose images are compared as they are, or not compared."""
     return AlignmentRow(
         key=make_key("alignment", pair.key),
         source_key=pair.key,
         subject=pair.key,
         first=pair.first,
         second=pair.second,
-        shown=(pair.first, pair.second),
-        why=why,
-    )
-
-
-def _refuse(pair: PairRow, why: str) -> AlignmentRow:
-    """Return the row of a pair that is not compared."""
-    return AlignmentRow(
-        key=make_key("alignment", pair.key),
-        source_key=pair.key,
-        subject=pair.key,
-        first=pair.first,
-        second=pair.second,
-        shown=(),
+        shown=(pair.first, pair.second) if shown else (),
         why=why,
     )
 

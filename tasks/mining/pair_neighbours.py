@@ -25,7 +25,7 @@ from pairwright.schemas.rows import Dropped, EmbeddingRow, NeighbourRow, PairRow
 from pairwright.tasks.mining.cluster import spectral_labels
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.store.stage import Stage, Uses
-from pairwright.tasks.store.vectors import KEY_TYPE, Vectors
+from pairwright.tasks.store.vectors import Vectors
 
 UNRELATED = 5
 """Number of neighbours after the group that give the mean distance of unrelated images."""
@@ -128,11 +128,11 @@ def pair_neighbours(
 
 def _without_removed(row: NeighbourRow, vectors: Mapping[str, Vectors]) -> NeighbourRow:
     """Return an anchor's neighbours that have vectors: an image removed on request has none."""
-    embedded = vectors[row.embedders[0]].keys
+    embedded = vectors[row.embedders[0]]
     neighbours: list[tuple[str, ...]] = []
     similarities: list[tuple[float, ...]] = []
     for keys, values in zip(row.neighbours, row.similarities, strict=True):
-        is_kept = np.isin(np.array(keys, dtype=KEY_TYPE), embedded)
+        is_kept = embedded.hold(keys)
         neighbours.append(tuple(compress(keys, is_kept)))
         similarities.append(tuple(compress(values, is_kept)))
     return replace(row, neighbours=tuple(neighbours), similarities=tuple(similarities))

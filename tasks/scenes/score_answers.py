@@ -89,9 +89,7 @@ def find_changes(graphs: Graphs) -> tuple[SceneChange, ...]:
     A change that both photographs have, to other values, is one.
     """
     changes: dict[tuple[ChangeType, str | None, tuple[str, ...]], SceneChange] = {}
-    for change in sorted(
-        content_changes(graphs[0]) ^ content_changes(graphs[1]), key=lambda item: repr(item)
-    ):
+    for change in sorted(content_changes(graphs[0]) ^ content_changes(graphs[1]), key=repr):
         changes.setdefault((change.type, change.object_id, change.object_ids), change)
     return tuple(changes.values())
 

@@ -100,23 +100,21 @@ def _count_images(path: Path, folder: Path) -> tuple[int, str]:
 
 def _has_texts(path: str) -> bool:
     """Return whether one of a local manifest's first pairs has a text about its difference."""
-    layout_path = Path(path)
-    if "://" in path or not layout_path.exists():
+    root = Path(path)
+    if "://" in path or not root.exists():
         return False
-    files = [layout_path]
-    if layout_path.is_dir():
-        files = [file for file in sorted(layout_path.iterdir()) if _ends_as_manifest(file)]
-    for file in files:
-        for _, record in islice(stream_records(file), LOOKED_AT):
-            if not isinstance(record, RefusedEntryError):
-                named = _with_plain_names(record)
-                if _texts_about_pair(named, CAPTIONS, []):
-                    return True
+    files = [root]
+    if root.is_dir():
+        files = [file for file in root.iterdir() if file.name.lower().endswith(ALL_ENDINGS)]
+    return any(_has_text(file) for file in files)
+
+
+def _has_text(path: Path) -> bool:
+    for _, record in islice(stream_records(path), LOOKED_AT):
+        is_record = not isinstance(record, RefusedEntryError)
+        if is_record and _texts_about_pair(_with_plain_names(record), CAPTIONS, []):
+            return True
     return False
-
-
-def _ends_as_manifest(path: Path) -> bool:
-    return path.name.lower().endswith(ALL_ENDINGS)
 
 
 def _is_manifest(path: str, *, images: int) -> bool:
@@ -262,17 +260,16 @@ def _images(record: Record, folder: Path) -> tuple[str, ...]:
         if value:
             paths = value if isinstance(value, list) else [value]
             return tuple(path_below(path, folder) for path in paths)
-    named = {
-        value: None for value in record.values() if _names_image(value) and _exists(value, folder)
-    }
-    if 1 <= len(named) <= 2:
-        return tuple(path_below(path, folder) for path in named)
+    paths = dict.fromkeys(filter(_names_image, record.values()))
+    existing = [path for path in paths if _exists(path, folder)]
+    if 1 <= len(existing) <= 2:
+        return tuple(path_below(path, folder) for path in existing)
     raise RefusedEntryError("names no image")
 
 
 def _exists(path: str, folder: Path) -> bool:
     try:
-        return Path(path_below(path, folder)).is_file() or (folder / path).is_file()
+        return (folder / path_below(path, folder)).is_file()
     except (RefusedEntryError, OSError):
         return False
 

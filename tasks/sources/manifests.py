@@ -8,7 +8,7 @@ import csv
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -28,10 +28,9 @@ from pairwright.tasks.sources.reader import RefusedEntryError, describe_error
 
 LINES = (".jsonl", ".ndjson")
 LISTS = (".json",)
-TABLES = (".csv", ".tsv")
+TABLES = {".csv": (",", ";", "\t"), ".tsv": ("\t",)}
+"""Endings of tables, each with what may separate columns: what the first line has most often."""
 PARQUET = (".parquet",)
-SEPARATORS = (",", ";", "\t")
-"""Of the columns of tables; the one that the first line has most often, commas if none."""
 GZIPPED = ".gz"
 ENDINGS = (*LINES, *LISTS, *TABLES)
 """Endings of manifests, each also with ``.gz``."""
@@ -60,7 +59,7 @@ def stream_records(path: Path) -> Iterator[Named]:
             if ending in LISTS:
                 yield from _stream_list(path, file)
             elif ending in TABLES:
-                yield from _stream_table(file)
+                yield from _stream_table(file, TABLES[ending])
             else:
                 yield from _stream_lines(file)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -97,7 +96,7 @@ def _stream_list(path: Path, file: BinaryIO) -> Iterator[Named]:
             yield f"record {number}", refused
 
 
-def _stream_table(file: BinaryIO) -> Iterator[Named]:
+def _stream_table(file: BinaryIO, separators: Sequence[str]) -> Iterator[Named]:
     """Yield the rows of a table; empty cells are left out.
 
     A first line that names an image is a row: its columns are "column 1", ...
@@ -105,7 +104,7 @@ def _stream_table(file: BinaryIO) -> Iterator[Named]:
     csv.field_size_limit(MAX_LINE_BYTES)
     lines = _text_lines(file)
     first = next(lines, "")
-    separator = max(SEPARATORS, key=first.count)
+    separator = max(separators, key=first.count)
     rows = csv.DictReader(chain([first], lines), delimiter=separator)
     names = rows.fieldnames or ()
     if any(Path(name.strip().lower()).suffix in EXTENSIONS for name in names):

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from pairwright.schemas.arrow import concat_parts
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import ABOUT_COLUMNS
 from pairwright.tasks.store.files import Folder, numbered_files, read_sealed, seal
@@ -122,4 +121,4 @@ def bury_places(table: pa.Table, positions: Collection[int]) -> pa.Table:
         reason = REMOVED if row["status"] == "ok" else REFUSED
         tombstones.append({**row, "status": "dropped", "reason": reason, "detail": ""})
     extra = pa.Table.from_pylist(tombstones, schema=table.schema)
-    return concat_parts([table, extra]).take(pa.array(order))
+    return pa.concat_tables([table, extra]).take(pa.array(order))

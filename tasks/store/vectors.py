@@ -38,16 +38,23 @@ class Vectors:
 
     def rows_of(self, keys: Iterable[str]) -> NDArray[np.int64]:
         """Return the row of each key, in their order; ``KeyError`` if an image has no vector."""
-        queries = np.array([key.encode() for key in keys], dtype=KEY_TYPE)
-        rows = np.searchsorted(self.keys, queries)
-        if not len(queries):
-            return rows
-        if not len(self.keys):
-            raise KeyError("an image has no vector")
-        inside = np.minimum(rows, len(self.keys) - 1)
-        if not np.array_equal(self.keys[inside], queries):
+        rows, are_there = self._find_rows(keys)
+        if not are_there.all():
             raise KeyError("an image has no vector")
         return rows
+
+    def hold(self, keys: Iterable[str]) -> NDArray[np.bool_]:
+        """Return which keys have a vector, in their order."""
+        return self._find_rows(keys)[1]
+
+    def _find_rows(self, keys: Iterable[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the row where each key is or would be, and whether it is there."""
+        queries = np.array([key.encode() for key in keys], dtype=KEY_TYPE)
+        rows = np.searchsorted(self.keys, queries)
+        if not len(self.keys):
+            return rows, np.zeros(len(queries), dtype=bool)
+        inside = np.minimum(rows, len(self.keys) - 1)
+        return rows, self.keys[inside] == queries
 
     def units_of(self, keys: Iterable[str]) -> NDArray[np.float64] | None:
         """Return the vector of each image, normalised again; ``None`` if one has none."""

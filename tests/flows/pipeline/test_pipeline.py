@@ -135,10 +135,11 @@ def test_people_s_sentences_describe_their_pairs(tmp_path: Path) -> None:
     assert {"differences", "retrieved", "rejections", "preferences"} <= set(inputs_of(profile))
 
 
-def test_writers_that_a_profile_names_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize("writer", ["served", "scene-graph"])
+def test_writers_that_a_profile_names_stay(tmp_path: Path, writer: str) -> None:
     source = write_pairs(tmp_path, text="The dog left.")
-    profile = with_source(load_profile("scenes", ["differences.writer=served"]), [source])
-    assert profile.differences.writer == ("served",)
+    profile = with_source(load_profile("scenes", [f"differences.writer={writer}"]), [source])
+    assert profile.differences.writer == (writer,)
 
 
 def test_a_source_without_sentences_is_described_as_before(tmp_path: Path) -> None:

@@ -253,6 +253,11 @@ def test_a_table_of_two_images_and_a_sentence_is_pairs(folder, table) -> None:
     assert (first.captions, pair.human_differences) == ((), (SENTENCE,))
 
 
+def test_a_comma_in_a_head_separates_no_tabs(folder) -> None:
+    path = put(folder, "m.tsv", b"image\tcaption, in English\na.png\tA dog.\n")
+    assert [row.key for row in Source("jsonl", path).read()] == [make_key(A)]
+
+
 def test_words_under_two_unknown_heads_are_no_sentence(folder) -> None:
     table = b"links,rechts,Satz,Notiz\na.png,b.png,The dog left.,by Rex himself\n"
     path = put(folder, "pairs.csv", table)
