@@ -153,6 +153,17 @@ class ImageRow(Row):
         return ": ".join(filter(None, [self.name, *particulars]))
 
 
+ONE_IMAGE = "image:"
+"""Beginning of the group of the parts of one image that its source puts into none."""
+
+
+def are_one_group(first: str, second: str) -> bool | None:
+    """Return whether two images have one group; ``None``: the source puts one of them into none."""
+    if any(not group or group.startswith(ONE_IMAGE) for group in (first, second)):
+        return None
+    return first == second
+
+
 def group_of(name: str, group: str) -> str:
     """Return the group that an image counts towards: its source's, else its folder."""
     return group or name.rpartition("/")[0]

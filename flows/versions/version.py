@@ -310,8 +310,8 @@ def _open_snapshot(folder: Folder, snapshot: Snapshot) -> Version:
         version = Version.from_record(folder, BuildRecord.model_validate(content), snapshot)
         tables = version.pipeline.tables
         if set(tables) != stated:
-            names = ", ".join(snapshot.content["stages"])
-            raise StoreError(f"it has the tables {names}; now they are {', '.join(tables)}")
+            differing = ", ".join(sorted(stated.symmetric_difference(tables)))
+            raise StoreError(f"one of the two has no table {differing}")
         _ = version.stages  # planned here, where an error names the release
     except (ValidationError, KeyError, PairwrightError) as error:
         raise StoreError(

@@ -12,7 +12,7 @@ from operator import attrgetter
 import numpy as np
 
 from pairwright.schemas.config import AlignmentConfig
-from pairwright.schemas.rows import AlignmentRow, Dropped, ImageRow
+from pairwright.schemas.rows import ONE_IMAGE, AlignmentRow, Dropped, ImageRow
 from pairwright.tasks.images.decode import RGB, RefusedImageError, decode_rgb
 from pairwright.tasks.models.pair_parts import cut_image, warp_second
 from pairwright.tasks.store.stage import Stage, Uses
@@ -59,7 +59,8 @@ def _cut(
     captions = image.captions
     if config.tiles.size and max(image.width, image.height) > config.tiles.size:
         captions = ()
-    return replace(part, source_key=row.key, group=image.group or image.key, captions=captions)
+    group = image.group or f"{ONE_IMAGE}{image.key}"
+    return replace(part, source_key=row.key, group=group, captions=captions)
 
 
 STAGE = Stage(

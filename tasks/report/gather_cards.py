@@ -29,6 +29,7 @@ from pairwright.schemas.rows import (
     RejectedTextRow,
     Row,
     SplitRow,
+    are_one_group,
     make_key,
 )
 from pairwright.schemas.scene import Mask
@@ -180,7 +181,7 @@ def _view_pair(
         row=pair,
         images=images,
         split=rows.splits.get(key, ""),
-        same_group=_is_one_group(both),
+        same_group=are_one_group(both[0].group, both[1].group),
         changes=list(_list_changes(both)),
         difference=texts.differences.get(key),
         candidates=texts.candidates(key),
@@ -193,13 +194,6 @@ def _view_pair(
         heat=pictures.add_heat(make_key("heat", key), first, second),
         decision=decisions.decision_on(preference) if preference else decisions.by_key.get(key),
     )
-
-
-def _is_one_group(both: tuple[ImageRow, ImageRow]) -> bool | None:
-    first, second = both
-    if first.group and second.group:
-        return first.group == second.group
-    return None
 
 
 def _view_images(

@@ -140,10 +140,11 @@ FORM = Form(
         ")\n"
         "```\n\n"
         "```bash\n"
-        "swift rlhf --rlhf_type grpo --dataset FOLDER/data/train-00000.parquet --model MODEL \\\n"
+        "swift rlhf --rlhf_type grpo --dataset FOLDER/data/train-*.parquet --model MODEL \\\n"
         "    --external_plugins FOLDER/reward.py --reward_funcs pairwright\n"
         "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo \\\n"
-        "    data.train_files=FOLDER/data/train-00000.parquet data.prompt_key=messages \\\n"
+        '    data.train_files="[$(ls FOLDER/data/train-*.parquet | paste -sd,)]" \\\n'
+        "    data.prompt_key=messages \\\n"
         "    data.image_key=images custom_reward_function.path=FOLDER/reward.py\n"
         "```"
     ),

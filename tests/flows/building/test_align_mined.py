@@ -139,7 +139,9 @@ def test_preferences_and_exports_hold_the_aligned_images(album, tmp_path) -> Non
     assert run("report", album.folder) == 0
     card = next(pair for pair in album.data["pairs"] if pair.transform)
     assert "[" in album.data["aligned_images"][0].name
-    assert "data:image" in album.data["pairs"].where(f"key = '{card.key}'")[0].show().page
+    page = album.data["pairs"].where(f"key = '{card.key}'")[0].show().page
+    assert "data:image" in page
+    assert "different scenes" not in page, "the folder's images are in no group"
 
 
 def test_parts_of_one_image_go_to_one_split(album) -> None:
