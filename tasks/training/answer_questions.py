@@ -333,7 +333,7 @@ def measure_unreadable(trainer: "PreferenceTrainer") -> dict[str, float]:
         return {}
     examples = cast("Any", trainer.eval_dataset)
     if isinstance(examples, Subset):
-        examples = examples.dataset
+        examples = cast("Any", examples.dataset)
     verbs = examples.rows.verbs
     count = sum(_is_unreadable(sample, verbs) for sample in samples)
     return {UNREADABLE: count / len(samples)}
