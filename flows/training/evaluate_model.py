@@ -33,6 +33,7 @@ from pairwright.tasks.evaluation.benchmark import (
     ExamQuestion,
     check_questions,
     first_items,
+    place_images,
 )
 from pairwright.tasks.evaluation.benchmark_list import find_benchmark
 from pairwright.tasks.evaluation.benchmarks.own_datasets import PREFERENCES
@@ -217,7 +218,8 @@ def _evaluate(
     benchmark = find_benchmark(config.benchmark)
     judge = _find_judge(benchmark, config)
     exam = benchmark.open(_open_data(config, opened))
-    questions = first_items(exam.questions, config.limit)
+    asked = first_items(exam.questions, config.limit)
+    questions = [place_images(question) for question in asked]
     check_questions(questions)
     prepared = prepare_questions(questions, find_change(config.perturb, questions, seed=SEED))
     respond, identity = _open_model(config, images=_count_images(questions))

@@ -6,7 +6,7 @@ file raises ``ConfigError`` with file and line.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,13 @@ def first_items(questions: Sequence[ExamQuestion], limit: int | None) -> list[Ex
     items = list(dict.fromkeys(question.item for question in questions))
     first = set(items[:limit])
     return [question for question in questions if question.item in first]
+
+
+def place_images(question: ExamQuestion) -> ExamQuestion:
+    """Return a question with its images first where its prompt, a user's, names none."""
+    if IMAGE in question.text:
+        return question
+    return replace(question, text=IMAGE * len(question.images) + question.text)
 
 
 def check_questions(questions: Sequence[ExamQuestion]) -> None:

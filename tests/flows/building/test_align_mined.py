@@ -11,9 +11,13 @@ from skimage import data
 
 import pairwright as pw
 from pairwright.tasks.images.decode import RGB, decode_rgb
+from pairwright.tasks.store.files import Folder
+from pairwright.tasks.training.freeze_rows import FrozenRows
+from pairwright.tasks.training.runs import Run
 from tests.fixtures.builds import WIDE
 from tests.fixtures.chat_server import Asked, chat_server
 from tests.fixtures.command import run
+from tests.fixtures.dogs_to_train import training_of
 
 BOARD = data.coffee()  # 400 x 600
 SHIFTS = ((0, 0), (30, 20), (12, 44))
@@ -142,6 +146,27 @@ def test_preferences_and_exports_hold_the_aligned_images(album, tmp_path) -> Non
     page = album.data["pairs"].where(f"key = '{card.key}'")[0].show().page
     assert "data:image" in page
     assert "different scenes" not in page, "the folder's images are in no group"
+
+
+def test_a_training_sees_tiles_of_aligned_images(album, qwen, tmp_path) -> None:
+    with chat_server(answer) as server:
+        settings = [*album.settings[:-1], f"models.chat.endpoint={server.url}", "tiles.size=224"]
+        data = pw.build(album.source, out=str(tmp_path / "tiles"), settings=settings)
+    rows = {row.key: row for row in data["aligned_images"].rows()}
+    tiles = {pixels_of(row.image) for row in rows.values() if row.width == row.height == 224}
+    assert len(tiles) > 4
+    inputs = trained_on(tmp_path / "tiles", qwen)
+    assert {pixels for images in inputs for pixels in images if pixels in tiles}
+
+
+def trained_on(dataset: Path, model: Path) -> list[tuple[bytes, ...]]:
+    """Train, and return the pixels of each row's images."""
+    training = training_of(dataset, model, "sft", "sft", model__max_pixels=12544)
+    assert run(*training) == 0
+    rows = Run(dataset / "runs" / "sft").rows
+    frozen = FrozenRows(folder=Folder(str(dataset)), file=str(rows), split="train")
+    examples = map(frozen.read, range(len(frozen)))
+    return [tuple(map(pixels_of, example.images)) for example in examples]
 
 
 def test_parts_of_one_image_go_to_one_split(album) -> None:

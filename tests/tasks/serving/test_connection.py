@@ -378,10 +378,11 @@ WITHIN = {
 
 @pytest.mark.parametrize(("error", "reason", "detail"), WITHIN.values(), ids=WITHIN)
 def test_an_error_within_a_good_status_has_its_own_reason(error, reason, detail) -> None:
+    """An overload counts once others are answered meanwhile."""
     body = Raw(json.dumps({"error": error}).encode())
     with chat_server(lambda asked: body if asked.text == "1" else "good") as server:
         config = config_of(server, max_attempts=1, patience_seconds=60)
-        results = list(ask_all(items(3), config))
+        results = list(ask_all(items(40), config))
     [failed] = [result for result in results if isinstance(result, Failed)]
     assert failed.reason == reason
     assert failed.detail.startswith(detail)
