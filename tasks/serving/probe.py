@@ -59,6 +59,10 @@ KINDS: Mapping[Structured, Callable[[str], bool]] = {
 """Kinds of structured output, best first, and tests of answers to ``FORM``."""
 
 
+class FailedRequestError(ServerError):
+    """Server fault at a request, which may be the request's own: some fail where others refuse."""
+
+
 def probe_model(
     chat: ChatConfig,
     *,
@@ -215,6 +219,8 @@ async def _open(
         advice = f": {error.advice}" if error.advice else ""
         raise ServerError(f"{url}: {error.detail}{advice}") from None
     except UnansweredError as error:
+        if error.reason == "server error":
+            raise FailedRequestError(f"{url}: {error}") from None
         raise ServerError(f"{url}: {error}") from None
     finally:
         await client.endpoints.close()
@@ -246,11 +252,17 @@ async def _fit_request(
     """Return the parameters that a server takes; those that it refuses are renamed or left out.
 
     It is shown small images: one that sees none, or too few, would refuse every row. Raises
-    ``ConfigError`` where it refuses the question without parameters, too.
+    ``ConfigError`` where it refuses the question without parameters, too, and ``ServerError`` where
+    it fails at it.
     """
+    failures: list[FailedRequestError] = []
 
     async def find_refusal(request: RequestConfig) -> str:
-        return await _refuses(chat.model_copy(update={"request": request}), url, images, pace)
+        try:
+            return await _refuses(chat.model_copy(update={"request": request}), url, images, pace)
+        except FailedRequestError as error:
+            failures.append(error)
+            return str(error)
 
     wanted = chat.request
     if not await find_refusal(wanted):
@@ -259,6 +271,8 @@ async def _fit_request(
     words = await find_refusal(request)
     if words and not await find_refusal(request.model_copy(update={"temperature": 1.0})):
         request = request.model_copy(update={"temperature": 1.0})
+    elif words and failures:
+        raise failures[-1]
     elif words:
         raise ConfigError(f"{field}: {chat.model} at {url} {_say_refusal(words, images)}")
     for name, others in PARAMETERS.items():
@@ -333,5 +347,5 @@ async def _obeys(
         async with _open(chat, url, pace, kind) as client:
             answer = await client.ask(question)
             return KINDS[kind](answer.text)
-    except (RefusedQuestionError, ValueError, RecursionError):
+    except (RefusedQuestionError, FailedRequestError, ValueError, RecursionError):
         return False

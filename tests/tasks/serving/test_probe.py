@@ -61,6 +61,11 @@ def refuses_grammars(request):
     return Status(400, "no grammars here") if request.grammar else "Hello."
 
 
+def fails_at_other_fields(request):
+    """llama-cpp-python's server, which allows no ``top_k`` of -1."""
+    return Status(500, "1 validation error: top_k") if "top_k" in request.body else "Hello."
+
+
 SERVERS = {
     "all forms": (obeys_all, "vllm"),
     "schemas": (obeys_schemas, "json"),
@@ -69,6 +74,7 @@ SERVERS = {
     "another word": (lambda _: '{"word": "hello"}', "none"),
     "deeply nested": (lambda _: "[" * 20_000, "none"),
     "refused": (refuses_grammars, "none"),
+    "failed": (fails_at_other_fields, "none"),
     "cut": (lambda _: Reply(None, finish_reason="length"), "none"),
 }
 
@@ -215,6 +221,24 @@ def test_a_refused_parameter_is_left_out(words, fields, left_out, images, caplog
     assert set(sent_of(found.request)) == ALL - left_out
     [line] = caplog.messages
     assert all(f"{name} is left out" in line for name in left_out)
+
+
+def test_a_parameter_at_which_a_server_fails_is_left_out(caplog) -> None:
+    def answer(request):
+        return Status(500, "seed: input too large") if "seed" in request.body else "Hello."
+
+    with chat_server(answer) as server:
+        request = probe(server, structured_output="none").request
+    assert set(sent_of(request)) == ALL - {"seed"}
+    assert "seed is left out" in caplog.messages[-1]
+
+
+def test_a_server_that_fails_at_each_request_is_no_refusal() -> None:
+    with (
+        chat_server(lambda _: Status(500, "out of order")) as server,
+        refused(f"{server.url}: server error: HTTP 500: out of order", ServerError),
+    ):
+        probe(server)
 
 
 def test_openai_parameters_are_found_and_said(caplog) -> None:
