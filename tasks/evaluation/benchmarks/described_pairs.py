@@ -9,6 +9,7 @@ Java, too.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from pairwright.prompts import load_wordings
@@ -148,7 +149,7 @@ def open_published(data: benchmark.Data, kind: str) -> benchmark.Exam:
         else:
             facts[name] = locator["about"]
     references = _read_references(data, kind, facts)
-    questions = [_ask_pair(data, name, entries[name]) for name in references.item_names()]
+    questions = [_ask_entry(data, name, entries[name]) for name in references.item_names()]
     notes = [references.note(), NOTE]
     if refused:
         name, why = next(iter(refused.items()))
@@ -158,12 +159,17 @@ def open_published(data: benchmark.Data, kind: str) -> benchmark.Exam:
     )
 
 
-def _ask_pair(
+def ask_pair(name: str, images: tuple[Path | bytes, ...], **kwargs: Any) -> benchmark.ExamQuestion:
+    """Return a question about two images that a training on people's texts asks, too."""
+    wording = load_wordings(PROMPT).kinds[KIND][0].render()
+    return benchmark.ask_at_length(name, f"<image><image>{wording}", images, PROMPT, **kwargs)
+
+
+def _ask_entry(
     data: benchmark.Data, name: str, locator: Mapping[str, Any]
 ) -> benchmark.ExamQuestion:
-    wording = load_wordings(PROMPT).kinds[KIND][0].render()
     images = [benchmark.find_image(data.folder, path, where=name) for path, *_ in locator["images"]]
-    return benchmark.ask_at_length(name, f"<image><image>{wording}", tuple(images), PROMPT)
+    return ask_pair(name, tuple(images))
 
 
 def _list_entries(data: benchmark.Data, kind: str) -> dict[str, Mapping[str, Any]]:

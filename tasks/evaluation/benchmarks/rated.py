@@ -11,11 +11,14 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from pairwright.prompts import load_prompt
 from pairwright.schemas.errors import ConfigError
 from pairwright.tasks.evaluation import benchmark
 from pairwright.tasks.evaluation.benchmarks.choices import EXACT_NOTE, name_exact
-from pairwright.tasks.evaluation.benchmarks.described_pairs import References, with_references
+from pairwright.tasks.evaluation.benchmarks.described_pairs import (
+    References,
+    ask_pair,
+    with_references,
+)
 from pairwright.tasks.evaluation.measured import Measured, measure_mean
 from pairwright.tasks.evaluation.read_captions import Record
 from pairwright.tasks.evaluation.read_json import ExternalRecord, read_records
@@ -173,7 +176,6 @@ def open_omnidiff(data: benchmark.Data) -> benchmark.Exam:
     captions = {str(line.id): _captions_of(line) for line, _ in lines}
     references = _omnidiff_references(lines, captions)
     names = set(references.item_names())
-    prompt = "describe_difference"
     categorised: list[tuple[benchmark.ExamQuestion, str]] = []
     for line, where in lines:
         name = str(line.id)
@@ -183,13 +185,8 @@ def open_omnidiff(data: benchmark.Data) -> benchmark.Exam:
             benchmark.find_image(data.folder, line.image1, where=where),
             benchmark.find_image(data.folder, line.image2, where=where),
         )
-        question = benchmark.ask_at_length(
-            name,
-            load_prompt(prompt).render(),
-            images,
-            prompt,
-            judged={"reference": " ".join(filter(str.strip, captions[name]))},
-        )
+        reference = " ".join(filter(str.strip, captions[name]))
+        question = ask_pair(name, images, judged={"reference": reference})
         categorised.append((question, line.source))
     exam = _exam(categorised, "score (0 to 100)", (OMNIDIFF_NOTE,), required=False)
     return with_references(exam, references)

@@ -6,6 +6,7 @@ import json
 import pytest
 
 import pairwright as pw
+from pairwright.prompts import load_wordings
 from tests.fixtures.benchmarks import counts_of, evaluate, rows_of, scores_of
 from tests.fixtures.caption_scores import reference_scores
 from tests.fixtures.command import run, words_of
@@ -48,6 +49,13 @@ def published(tmp_path_factory):
     return build
 
 
+def asked_of_people():
+    """Return the questions that people's texts answer, in training as in a benchmark."""
+    wordings = load_wordings("ask_difference").kinds["given"]
+    texts = [wording.text for wording in wordings]
+    return {*texts, *(f"<image><image>{text}" for text in texts)}
+
+
 @pytest.fixture(scope="module")
 def trained(published):
     """Return the folder of a dataset of changed and of unchanged pairs, and its trained model."""
@@ -61,6 +69,7 @@ def test_a_published_layout_gives_preferences_to_train_on(kind, published):
     out, *_ = published(kind)
     rows = pw.open(out)["preferences"].where("split = 'train'")
     assert {row.chosen_model for row in rows.rows()} == {"given"}
+    assert {row.prompt[0].text for row in rows.rows()} <= asked_of_people()
     assert len(rows) == (6 + 12 if kind == "clevr-change" else 6)
 
 
@@ -73,6 +82,7 @@ def test_scores_of_a_trained_model_are_the_published_ones(
     monkeypatch.setenv("PATH", "")  # as on a machine without Java
     assert evaluate(trained / "runs/sft", "--benchmark", kind, "--data", root, "--to", to) == 0
     answers = {name: row["answer"] for name, row in rows_of(to).items()}
+    assert {row["question"] for row in rows_of(to).values()} <= asked_of_people()
     counts = counts_of(to)
     assert (counts["scored_items"], counts["without_image"]) == (len(references), 1)
     scores = {name: value for (of, name), value in scores_of(to).items() if not of}
