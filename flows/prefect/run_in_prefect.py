@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from prefect import flow
+from prefect import flow, task
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 from pydantic import Field
@@ -16,6 +16,12 @@ from pairwright.flows.building.progress import log_steps
 from pairwright.flows.dataset import Dataset
 from pairwright.flows.prefect.relay import dataset_name, log_to_prefect, publish_table, tagged
 from pairwright.flows.training import evaluate_model as models
+from pairwright.flows.training.reproduce_paper import (
+    Reproducer,
+    ReproductionConfig,
+    Step,
+    reproduce,
+)
 from pairwright.flows.training.show_training import TrainingLines
 from pairwright.flows.training.train_model import Trained
 from pairwright.flows.versions.export_dataset import ExportConfig
@@ -167,3 +173,25 @@ def evaluate_model(
         )
     values = [f"{score.name} {score.value:.3f}" for score in scores if score.value is not None]
     return Completed(message=", ".join(values) or "there is nothing to score")
+
+
+@flow(name="reproduce-paper", flow_run_name="reproduce-{config.paper}", persist_result=False)
+def reproduce_paper(config: ReproductionConfig) -> State[None]:
+    """Make a paper's tables: each build, training and evaluation is a task run.
+
+    Args:
+        config: The paper, the folder of its data, the folder to write, the scale.
+    """
+    reproducer = Reproducer(config)
+    with log_to_prefect(), tagged(config.paper):
+        for _ in reproduce(reproducer, _run_as_task):
+            pass
+        for table in reproducer.tables:
+            outcome = reproducer.read_table(table)
+            rows = [dict(zip(outcome.heads, row.cells(), strict=True)) for row in outcome.rows]
+            publish_table(f"{config.paper}-{table.benchmark}", rows, outcome.name)
+    return Completed(message=f"the tables are in {config.to}/index.html")
+
+
+def _run_as_task(step: Step) -> None:
+    task(step.run, name=step.title, persist_result=False)()

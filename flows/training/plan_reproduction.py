@@ -1,0 +1,108 @@
+"""Say what a reproduction takes before it runs: steps of trainings, memory of GPUs, disk."""
+
+import json
+from collections.abc import Iterator
+from math import ceil
+from typing import Any
+
+from pairwright.flows.pipeline.load_profile import load_recipe
+from pairwright.flows.training.make_train_config import make_config
+from pairwright.flows.training.reproduce_paper import (
+    Reproducer,
+    Step,
+    load_reproduction,
+    paper_names,
+)
+from pairwright.schemas.training import RecipeConfig, TrainConfig
+from pairwright.tasks.serving.gpu_memory import GB
+from pairwright.tasks.training.estimate_memory import Sizes, demand_of
+
+HEADS = ("step", ">training steps", ">rows a step", ">GPUs", ">GB of each", ">GB of disk", "")
+UNKNOWN = "?"
+STATE_BYTES = 12
+"""Bytes of disk per trained weight of a checkpoint: itself and AdamW's two means in float32."""
+
+
+def list_papers() -> Iterator[tuple[str, str, str, str]]:
+    """Yield each paper's name, title, tables and folders of data."""
+    for name in paper_names():
+        paper = load_reproduction(name)
+        folders = dict[str, None]()
+        for material in paper.materials.values():
+            folders |= dict.fromkeys(material.sources)
+        folders |= dict.fromkeys(table.data or table.benchmark for table in paper.tables)
+        tables = ", ".join(table.name.partition(":")[0] for table in paper.tables)
+        yield name, paper.title, tables, ", ".join(folders)
+
+
+def plan_lines(reproducer: Reproducer) -> Iterator[tuple[object, ...]]:
+    """Yield heads, and each step with what it takes; numbers that are not known are "?"."""
+    yield HEADS
+    disk_gb = 0.0
+    for step in reproducer.steps():
+        cells: tuple[object, ...] = ("", "", "", "", "")
+        if step.kind == "train":
+            cells, size_gb = _plan_training(reproducer, step)
+            disk_gb += size_gb
+        yield (step.title, *cells, "done" if _is_done(reproducer, step) else "")
+    yield ("all", "", "", "", "", f"{disk_gb:.1f}", "")
+
+
+def _plan_training(reproducer: Reproducer, step: Step) -> tuple[tuple[object, ...], float]:
+    """Return the cells of a training, and its disk in GB."""
+    arm = reproducer.paper.arms[step.arm]
+    options = reproducer.train_options(step.arm, step.material)
+    settings = options.pop("settings")
+    options.pop("name")
+    config = make_config(arm.objective, settings, **options)
+    recipe = RecipeConfig()
+    if options["recipe"]:
+        recipe, _ = load_recipe(options["recipe"])
+    optimiser = config.optimiser
+    rows_per_step = optimiser.per_device_train_batch_size * optimiser.gradient_accumulation_steps
+    rows_per_step *= recipe.gpus
+    steps = _count_steps(reproducer, step, config, rows_per_step)
+    if not recipe.sizes:
+        return (steps, rows_per_step, "", "", ""), 0.0
+    sizes = Sizes(**recipe.sizes)
+    demand = demand_of(sizes, config, gpus=recipe.gpus)
+    disk_gb = _count_disk(sizes, config) / GB
+    cells = (steps, rows_per_step, recipe.gpus, f"{demand.total / GB:.1f}", f"{disk_gb:.1f}")
+    return cells, disk_gb
+
+
+def _count_steps(
+    reproducer: Reproducer, step: Step, config: TrainConfig, rows_per_step: int
+) -> object:
+    """Return the optimiser steps of a training; "?" where its rows are not known yet."""
+    if config.optimiser.max_steps:
+        return config.optimiser.max_steps
+    rows = _count_rows(reproducer, step)
+    if not rows:
+        return UNKNOWN
+    return ceil(rows / rows_per_step * config.optimiser.num_train_epochs)
+
+
+def _count_rows(reproducer: Reproducer, step: Step) -> int:
+    """Return the training rows of a run or, before it, the published number of texts."""
+    path = reproducer.run_of(step.arm, step.material).folder / "data.json"
+    if path.exists():
+        content: dict[str, Any] = json.loads(path.read_text())
+        return content["rows"].get("train", 0)
+    return reproducer.paper.materials[step.material].training_rows
+
+
+def _count_disk(sizes: Sizes, config: TrainConfig) -> int:
+    """Return the bytes of the finished model, and of the checkpoints while it is trained."""
+    trained = sizes.whole if config.model.tuning == "full" else 0
+    number_size = 4 if config.optimiser.precision == "fp32" else 2
+    kept = config.output.save_total_limit
+    return number_size * sizes.whole + kept * STATE_BYTES * trained
+
+
+def _is_done(reproducer: Reproducer, step: Step) -> bool:
+    if step.kind == "train":
+        return reproducer.run_of(step.arm, step.material).is_finished
+    if step.kind == "evaluate" and step.scores:
+        return step.scores.exists()
+    return False

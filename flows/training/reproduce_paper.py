@@ -1,0 +1,417 @@
+"""Reproduce a paper's tables: build its datasets, train its arms, ask its benchmarks.
+
+Each step is a build, a training or an evaluation like those of the command line, and continues
+where it was stopped; so the whole is repeated by the same command. A folder holds one reproduction:
+
+    DIR/reproduction.json   options that change results
+    DIR/MATERIAL/           dataset, with a run per arm
+    DIR/scores/MATERIAL/BENCHMARK/ARM.json
+    DIR/index.html          the page
+"""
+
+import json
+import logging
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from pairwright.flows.building.progress import show_steps
+from pairwright.flows.dataset import Dataset
+from pairwright.flows.pipeline.load_profile import load_yaml, make_section
+from pairwright.flows.training.evaluate_model import EvaluationConfig, evaluate_model
+from pairwright.flows.training.show_training import watching_training
+from pairwright.schemas.errors import ConfigError, TrainingError
+from pairwright.schemas.reproduction import Material, PaperTable, Reproduction
+from pairwright.schemas.suggest import suggest
+from pairwright.tasks.models.devices import release
+from pairwright.tasks.store.manifest import replace_file
+from pairwright.tasks.training.report.write_reproduction_page import (
+    Outcome,
+    Row,
+    write_reproduction_page,
+)
+from pairwright.tasks.training.runs import RUNS, Run
+
+log = logging.getLogger(__name__)
+FOLDER = Path(__file__).parents[1] / "reproductions"
+RECORD = "reproduction.json"
+SMALL, PAPER = "small", "paper"
+TINY = (
+    "optimiser.max_steps=4",
+    "optimiser.per_device_train_batch_size=2",
+    "output.logging_steps=1",
+    "output.eval_steps=2",
+    "data.max_eval_rows=4",
+)
+"""Settings of each training with ``--scale small``."""
+ITEMS = 8  # items of a benchmark with ``--scale small``
+INTERRUPTED = 130  # exit code of a training that Ctrl-C stopped
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproductionConfig:
+    """Configuration of a reproduction."""
+
+    paper: str
+    data: Path  # holds a folder per source and benchmark, named after it
+    to: Path
+    scale: str = SMALL  # small: a tiny model, a few steps and items, on a CPU; or paper
+    model: str = ""  # start model; empty: the paper's, or a tiny one
+    arms: Sequence[str] = ()  # empty: all but ablations
+    settings: Sequence[str] = ()  # fields of all trainings to set
+    judge: str = ""  # server or profile of the judge; empty: tables that need one are left out
+    launcher: str = ""  # command that starts a training's processes, such as torchrun's
+
+    def recorded(self) -> dict[str, Any]:
+        """Return the options that change results."""
+        return {
+            "paper": self.paper,
+            "data": str(self.data.absolute()),
+            "scale": self.scale,
+            "model": self.model,
+            "settings": list(self.settings),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """Build, training or evaluation of a reproduction."""
+
+    kind: str
+    title: str
+    run: Callable[[], None]
+    arm: str = ""
+    material: str = ""
+    scores: Path | None = None  # file of an evaluation's scores
+
+
+def paper_names() -> list[str]:
+    """Return the names of the papers that can be reproduced."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load_reproduction(paper: str) -> Reproduction:
+    """Return the tables of a paper by its name."""
+    path = FOLDER / f"{paper}.yaml"
+    if paper not in paper_names():
+        raise ConfigError(f"{paper}: no such paper; {suggest(paper, paper_names())}")
+    return make_section(Reproduction, load_yaml(path.read_text("utf-8")), where=str(path))
+
+
+@dataclass(frozen=True)
+class Reproducer:
+    """Steps of a reproduction."""
+
+    config: ReproductionConfig
+    left_out: dict[str, str] = field(default_factory=dict[str, str])
+    """Reasons by table."""
+
+    @cached_property
+    def paper(self) -> Reproduction:
+        """Return the paper's tables."""
+        return load_reproduction(self.config.paper)
+
+    @cached_property
+    def tables(self) -> list[PaperTable]:
+        """Return the tables whose data is there; ``ConfigError`` for none."""
+        tables = list[PaperTable]()
+        for table in self.paper.tables:
+            reason = self._find_reason(table)
+            if reason:
+                self.left_out[table.name] = reason
+            else:
+                tables.append(table)
+        if not tables:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self.left_out.items())
+            raise ConfigError(f"--data {self.config.data}: no table can be made: {reasons}")
+        return tables
+
+    def _find_reason(self, table: PaperTable) -> str:
+        """Return why a table is left out; empty: it is made."""
+        materials = {table.material}
+        for arm in self._arms_of(table):
+            materials.add(self._material_of(arm, table))
+        kinds = [kind for name in materials for kind in self.paper.materials[name].sources]
+        folders = [*kinds, table.data or table.benchmark]
+        for name in dict.fromkeys(folders):
+            if not (self.config.data / name).is_dir():
+                return f"no folder {name} (`pairwright sources {name}` says what it holds)"
+        if table.judged and not self.config.judge:
+            return "needs --judge"
+        return ""
+
+    @cached_property
+    def arms(self) -> list[str]:
+        """Return the arms of the tables, in the paper's order."""
+        unknown = [name for name in self.config.arms if name not in self.paper.arms]
+        if unknown:
+            raise ConfigError(
+                f"--arms {unknown[0]}: no such arm; {suggest(unknown[0], self.paper.arms)}"
+            )
+        if self.config.arms:
+            return [name for name in self.paper.arms if name in self.config.arms]
+        return [name for name, arm in self.paper.arms.items() if not arm.is_ablation]
+
+    def _arms_of(self, table: PaperTable) -> list[str]:
+        """Return the rows of a table: those that the paper prints, and asked-for ablations."""
+        rows = list[str]()
+        for name in self.arms:
+            if name in table.numbers or self.paper.arms[name].is_ablation:
+                rows.append(name)
+        return rows
+
+    def _material_of(self, arm: str, table: PaperTable) -> str:
+        return self.paper.arms[arm].material or table.material
+
+    def steps(self) -> list[Step]:
+        """Return all steps in order: builds, trainings, evaluations."""
+        builds: dict[str, Step] = {}
+        trainings: dict[tuple[str, str], Step] = {}
+        evaluations: dict[Path, Step] = {}
+        for table in self.tables:
+            for arm in self._arms_of(table):
+                material = self._material_of(arm, table)
+                builds.setdefault(material, self._build_step(material))
+                for needed, place in self._lineage(arm, material):
+                    builds.setdefault(place, self._build_step(place))
+                    trainings.setdefault((needed, place), self._train_step(needed, place))
+                evaluation = self._evaluate_step(arm, table)
+                evaluations.setdefault(self.scores_path(arm, table), evaluation)
+        return [*builds.values(), *trainings.values(), *evaluations.values()]
+
+    def _lineage(self, arm: str, material: str) -> list[tuple[str, str]]:
+        """Return an arm's trainings with their datasets, first ones first.
+
+        The start model itself is evaluated as the start of another training.
+        """
+        lineage = list[tuple[str, str]]()
+        name = arm
+        place = material
+        while name:
+            row = self.paper.arms[name]
+            if row.objective:
+                lineage.insert(0, (name, place))
+            name = row.start
+            if name:
+                place = self.paper.arms[name].material or place
+        if not lineage and self.config.scale == SMALL:
+            lineage.append((self._first_root(), material))
+        return lineage
+
+    def _first_root(self) -> str:
+        """Return the first arm that starts from the start model."""
+        for name, arm in self.paper.arms.items():
+            if arm.objective and not arm.start:
+                return name
+        raise ConfigError(f"{self.config.paper}: no arm starts from the model")
+
+    def _build_step(self, name: str) -> Step:
+        material = self.paper.materials[name]
+        title = f"build {name}"
+        return Step(
+            kind="build", title=title, run=partial(self._build, name, material), material=name
+        )
+
+    def _train_step(self, arm: str, material: str) -> Step:
+        run = partial(self._train, arm, material)
+        return Step(
+            kind="train", title=f"train {arm} on {material}", run=run, arm=arm, material=material
+        )
+
+    def _evaluate_step(self, arm: str, table: PaperTable) -> Step:
+        run = partial(self._evaluate, arm, table)
+        title = f"evaluate {arm} on {table.benchmark}"
+        return Step(
+            kind="evaluate",
+            title=title,
+            run=run,
+            arm=arm,
+            material=self._material_of(arm, table),
+            scores=self.scores_path(arm, table),
+        )
+
+    def check(self) -> None:
+        """Record the options; ``ConfigError`` for a folder with another reproduction's."""
+        path = self.config.to / RECORD
+        recorded = self.config.recorded()
+        if path.exists():
+            before = json.loads(path.read_text())
+            changed = [name for name in recorded if before.get(name) != recorded[name]]
+            if changed:
+                raise ConfigError(
+                    f"{self.config.to}: holds a reproduction with another {', '.join(changed)}: "
+                    "give another --out"
+                )
+            return
+        self.config.to.mkdir(parents=True, exist_ok=True)
+        replace_file(self.config.to, RECORD, json.dumps(recorded, indent=1).encode())
+
+    def _dataset(self, material: str) -> Path:
+        return self.config.to / material
+
+    def run_of(self, arm: str, material: str) -> Run:
+        """Return the run of an arm on a dataset."""
+        return Run(self._dataset(material) / RUNS / arm)
+
+    def _build(self, name: str, material: Material) -> None:
+        sources = [f"{kind}:{self.config.data / kind}" for kind in material.sources]
+        built = Dataset.build(
+            sources,
+            out=self._dataset(name),
+            profile=material.profile,
+            settings=list(material.settings),
+        )
+        status = built.status()
+        if status.unfinished or status.held:
+            reasons = " ".join([*status.unfinished_lines, *status.held])
+            raise TrainingError(f"{self._dataset(name)}: waits for its build: {reasons}")
+
+    def train_options(self, arm: str, material: str) -> dict[str, Any]:
+        """Return the keyword arguments of an arm's training (``Dataset.train``)."""
+        row = self.paper.arms[arm]
+        is_small = self.config.scale == SMALL
+        settings = [*(TINY if is_small else self.paper.settings), *row.settings]
+        options: dict[str, Any] = {
+            "name": arm,
+            "settings": [*settings, *self.config.settings],
+            "differential": row.differential,
+            "table": row.table,
+            "recipe": "" if is_small else row.recipe,
+        }
+        if row.start:
+            place = self.paper.arms[row.start].material or material
+            start = row.start
+            if place != material:
+                start = str(self.run_of(start, place).folder)
+            return {**options, "start": start}
+        model = self.config.model or ("tiny" if is_small else self.paper.model)
+        return {**options, "model": "" if row.objective == "namc" else model}
+
+    def _train(self, arm: str, material: str) -> None:
+        options = self.train_options(arm, material)
+        objective = self.paper.arms[arm].objective
+        if self.config.launcher:
+            self._launch(objective, material, options)
+            return
+        with watching_training() as watcher:
+            dataset = Dataset.open(self._dataset(material))
+            trained = dataset.train(objective, watcher=watcher, **options)
+        release()  # the next step needs the GPU's memory
+        if not trained.finished:
+            raise KeyboardInterrupt
+
+    def _launch(self, objective: str, material: str, options: Mapping[str, Any]) -> None:
+        """Train in the processes of the user's launcher."""
+        command = [*shlex.split(self.config.launcher), "-m", "pairwright", "train"]
+        command += [str(self._dataset(material)), "--objective", objective]
+        for name in ("name", "recipe", "model", "table"):
+            if options.get(name):
+                command += [f"--{name}", options[name]]
+        if options.get("start"):
+            command += ["--from", options["start"]]
+        if options["differential"]:
+            command.append("--differential")
+        for setting in options["settings"]:
+            command += ["--set", setting]
+        ended = subprocess.run(command, check=False).returncode  # noqa: S603 (the user's own)
+        if ended == INTERRUPTED:
+            raise KeyboardInterrupt
+        if ended:
+            raise TrainingError(f"{shlex.join(command)}: ended with {ended}")
+
+    def _model_of(self, arm: str, material: str) -> str:
+        """Return the model that an arm is evaluated by."""
+        if self.paper.arms[arm].objective:
+            return str(self.run_of(arm, material).folder)
+        start = self.run_of(self._first_root(), material).data().get("start", {})
+        return start.get("folder") or self.config.model or self.paper.model
+
+    def scores_path(self, arm: str, table: PaperTable) -> Path:
+        """Return the file of an arm's scores on a table's benchmark."""
+        material = self._material_of(arm, table)
+        return self.config.to / "scores" / material / table.benchmark / f"{arm}.json"
+
+    def _evaluate(self, arm: str, table: PaperTable) -> None:
+        to = self.scores_path(arm, table)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        config = EvaluationConfig(
+            model=self._model_of(arm, self._material_of(arm, table)),
+            benchmark=table.benchmark,
+            data=self.config.data / (table.data or table.benchmark),
+            to=to,
+            limit=ITEMS if self.config.scale == SMALL else None,
+            judge=self.config.judge if table.judged else "",
+        )
+        evaluated = evaluate_model(config, watch=show_steps)
+        release()
+        if evaluated.results.pending:
+            raise TrainingError(
+                f"{to}: {evaluated.results.pending:,} questions were not answered; "
+                "the same command asks them again"
+            )
+
+    def read_table(self, table: PaperTable) -> Outcome:
+        """Return a table with the scores so far beside the paper's numbers."""
+        rows = list[Row]()
+        notes: dict[str, None] = {}
+        for name in self._arms_of(table):
+            scores: dict[str, float | None] = {}
+            path = self.scores_path(name, table)
+            if path.exists():
+                content = json.loads(path.read_text())
+                notes |= dict.fromkeys(content["notes"])
+                scores = _read_scores(content["scores"])
+            ours = [scores.get(score) for score in table.columns.values()]
+            theirs = table.numbers.get(name, (None,) * len(table.columns))
+            about = self.paper.arms[name].about
+            rows.append(Row(arm=name, about=about, ours=ours, theirs=theirs))
+        return Outcome(name=table.name, columns=[*table.columns], rows=rows, notes=[*notes])
+
+    def write_page(self) -> Path:
+        """Rewrite the page with what there is so far, and return its path."""
+        runs = dict[str, Run]()
+        for step in self.steps():
+            if step.kind == "train":
+                runs[step.title.removeprefix("train ")] = self.run_of(step.arm, step.material)
+        return write_reproduction_page(
+            self.config.to,
+            title=self.paper.title,
+            options=self.config.recorded(),
+            outcomes=[self.read_table(table) for table in self.tables],
+            left_out=self.left_out,
+            differences=self.paper.differences,
+            runs=runs,
+        )
+
+
+def _read_scores(scores: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """Return scores by name, after their category and a colon; shares times 100."""
+    values: dict[str, float | None] = {}
+    for score in scores:
+        name = f"{score['category']}:{score['name']}" if score["category"] else score["name"]
+        value = score["value"]
+        if value is not None and score["percent"]:
+            value *= 100
+        values[name] = value
+    return values
+
+
+def reproduce(
+    reproducer: Reproducer, run_step: Callable[[Step], None] | None = None
+) -> Iterator[Step]:
+    """Run the steps in order, and yield each that is done; the page follows each evaluation."""
+    reproducer.check()
+    steps = reproducer.steps()
+    for number, step in enumerate(steps, 1):
+        log.info("step %d of %d: %s", number, len(steps), step.title)
+        if run_step:
+            run_step(step)
+        else:
+            step.run()
+        if step.kind == "evaluate":
+            reproducer.write_page()
+        yield step

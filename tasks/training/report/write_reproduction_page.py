@@ -1,0 +1,116 @@
+"""Write the page of a reproduced paper, DIR/index.html: its tables, ours beside the paper's.
+
+Like a run's page it opens from disk; each training has a page of its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pairwright.tasks.pages.charts import Chart, Line, draw_lines
+from pairwright.tasks.pages.environment import copy_looks, make_environment, write_page
+from pairwright.tasks.training.report.draw_run import Points, arrange
+from pairwright.tasks.training.runs import HELD_OUT, MetricsFile, Run
+
+HERE = Path(__file__).parent
+TONES = ("plain", "chosen", "rejected", "third")
+LOSS = "nll"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Arm of a table: our scores, and the paper's."""
+
+    arm: str
+    about: str  # its name in the paper
+    ours: Sequence[float | None]  # ``None``: not measured, or not yet
+    theirs: Sequence[float | None]  # ``None``: not printed
+
+    def cells(self) -> list[str]:
+        """Return name, our scores and the paper's, as text."""
+        name = f"{self.arm}: {self.about}" if self.about else self.arm
+        numbers = [*self.ours, *self.theirs]
+        return [name, *("-" if number is None else f"{number:.1f}" for number in numbers)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """Table of a paper with the scores so far."""
+
+    name: str
+    columns: Sequence[str]
+    rows: Sequence[Row]
+    notes: Sequence[str]
+
+    @property
+    def heads(self) -> list[str]:
+        """Return the heads: the arm, our columns, the paper's."""
+        paper = [f"{column} (paper)" for column in self.columns]
+        return ["arm", *self.columns, *paper]
+
+
+def write_reproduction_page(
+    folder: Path,
+    *,
+    title: str,
+    options: Mapping[str, Any],
+    outcomes: Sequence[Outcome],
+    left_out: Mapping[str, str],
+    differences: Sequence[str],
+    runs: Mapping[str, Run],
+) -> Path:
+    """Rewrite the page, and return its path; ``runs``: trainings by title."""
+    copy_looks(folder, [HERE / "run.css"])
+    template = make_environment(HERE).get_template("reproduction.html.j2")
+    links = dict[str, str]()
+    for name, run in runs.items():
+        report = run.folder / "report" / "index.html"
+        links[name] = report.relative_to(folder).as_posix() if report.exists() else ""
+    page = template.render(
+        title=title,
+        subject={"name": title},
+        options=options,
+        outcomes=outcomes,
+        left_out=left_out,
+        differences=differences,
+        links=links,
+        chart=_draw_losses(runs),
+    )
+    write_page(folder / "index.html", page)
+    return folder / "index.html"
+
+
+def _draw_losses(runs: Mapping[str, Run]) -> Chart | None:
+    """Draw the held-out loss of each training; ``None`` where none was measured."""
+    curves = dict[str, Points]()
+    for name, run in runs.items():
+        points = arrange(MetricsFile(run.metrics).read_until().entries).curve(LOSS, HELD_OUT)
+        if len(points):
+            curves[name] = points
+    if not curves:
+        return None
+    values = np.concatenate([points[:, 1] for points in curves.values()])
+    last = max(points[-1, 0] for points in curves.values())
+    lines = list[Line]()
+    legend = list[tuple[str, str, str]]()
+    rows = list[tuple[str, str, str]]()
+    for number, (name, points) in enumerate(curves.items()):
+        tone = TONES[number % len(TONES)]
+        dots = [f"{name}, step {step:.0f}: {value:.3f}" for step, value in points]
+        lines.append(Line(name=name, x=points[:, 0], y=points[:, 1], tone=tone, dots=dots))
+        legend.append((tone, name, ""))
+        rows.append((name, f"{points[0, 1]:.3f}", f"{points[-1, 1]:.3f}"))
+    return draw_lines(
+        lines,
+        title="Held-out loss",
+        unit="negative log-likelihood per token of the chosen text, by step",
+        ends=(0.0, max(float(last), 1.0)),
+        reach=(float(values.min()), float(values.max())),
+        legend=legend,
+        heads=("training", "first", "last"),
+        rows=rows,
+        summary="; ".join(f"{name}: {first} to {end}" for name, first, end in rows),
+    )
