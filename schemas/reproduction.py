@@ -16,12 +16,23 @@ class Material(Section):
     """Dataset to build from folders of the user's data."""
 
     sources: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Kinds of sources (`pairwright sources`), each in the folder of its name."""
+    """Kinds of sources (`pairwright sources`), each in the folder of its name or, after a colon,
+    of another one; `scenes:` needs none."""
     settings: tuple[str, ...] = ()
-    """Settings of the build."""
+    """Settings of the build; {data} is the folder with all data."""
     profile: str = "scenes"
+    until: str = ""
+    """Last stage to build; empty: all."""
     training_rows: Count = 0
     """Published number of training texts, for the plan; 0: not published."""
+    small: "Material | None" = None
+    """What stands for it with `--scale small`; none: itself."""
+
+    @property
+    def folders(self) -> list[str]:
+        """Return the folders of the sources."""
+        folders = [source.partition(":")[2] or source for source in self.sources]
+        return [folder for folder in folders if not folder.endswith(":")]
 
 
 class Arm(Section):
@@ -37,6 +48,8 @@ class Arm(Section):
     """Dataset to train on; empty: that of the table."""
     recipe: str = ""
     settings: tuple[str, ...] = ()
+    small_settings: tuple[str, ...] = ()
+    """Further settings with `--scale small`."""
     differential: bool = False
     table: str = ""
     is_ablation: bool = False
@@ -54,7 +67,8 @@ class PaperTable(Section):
     material: str
     """Dataset of the arms that name none."""
     columns: dict[str, str]
-    """Score of each column: its name in `evaluate model`, after its category and a colon."""
+    """Score of each column: its name in `evaluate model`, after its category and a colon; after
+    "not:", 100 less the score."""
     numbers: dict[str, tuple[float | None, ...]]
     """The paper's numbers, by arm; null: not printed."""
     judged: bool = False

@@ -15,7 +15,7 @@ from pairwright.flows.training.reproduce_paper import (
 )
 from pairwright.schemas.training import RecipeConfig, TrainConfig
 from pairwright.tasks.serving.gpu_memory import GB
-from pairwright.tasks.training.estimate_memory import Sizes, demand_of
+from pairwright.tasks.training.estimate_memory import Sizes, count_trained, demand_of
 
 HEADS = ("step", ">training steps", ">rows a step", ">GPUs", ">GB of each", ">GB of disk", "")
 UNKNOWN = "?"
@@ -29,7 +29,7 @@ def list_papers() -> Iterator[tuple[str, str, str, str]]:
         paper = load_reproduction(name)
         folders = dict[str, None]()
         for material in paper.materials.values():
-            folders |= dict.fromkeys(material.sources)
+            folders |= dict.fromkeys(material.folders)
         folders |= dict.fromkeys(table.data or table.benchmark for table in paper.tables)
         tables = ", ".join(table.name.partition(":")[0] for table in paper.tables)
         yield name, paper.title, tables, ", ".join(folders)
@@ -38,18 +38,20 @@ def list_papers() -> Iterator[tuple[str, str, str, str]]:
 def plan_lines(reproducer: Reproducer) -> Iterator[tuple[object, ...]]:
     """Yield heads, and each step with what it takes; numbers that are not known are "?"."""
     yield HEADS
-    disk_gb = 0.0
+    kept_gb = 0.0
+    passing_gb = 0.0  # checkpoints of the training under way
     for step in reproducer.steps():
         cells: tuple[object, ...] = ("", "", "", "", "")
         if step.kind == "train":
-            cells, size_gb = _plan_training(reproducer, step)
-            disk_gb += size_gb
+            cells, finished_gb, checkpoints_gb = _plan_training(reproducer, step)
+            kept_gb += finished_gb
+            passing_gb = max(passing_gb, checkpoints_gb)
         yield (step.title, *cells, "done" if _is_done(reproducer, step) else "")
-    yield ("all", "", "", "", "", f"{disk_gb:.1f}", "")
+    yield ("all", "", "", "", "", f"{kept_gb + passing_gb:.1f}", "")
 
 
-def _plan_training(reproducer: Reproducer, step: Step) -> tuple[tuple[object, ...], float]:
-    """Return the cells of a training, and its disk in GB."""
+def _plan_training(reproducer: Reproducer, step: Step) -> tuple[tuple[object, ...], float, float]:
+    """Return the cells of a training, and the GB of its finished model and of its checkpoints."""
     arm = reproducer.paper.arms[step.arm]
     options = reproducer.train_options(step.arm, step.material)
     settings = options.pop("settings")
@@ -63,12 +65,13 @@ def _plan_training(reproducer: Reproducer, step: Step) -> tuple[tuple[object, ..
     rows_per_step *= recipe.gpus
     steps = _count_steps(reproducer, step, config, rows_per_step)
     if not recipe.sizes:
-        return (steps, rows_per_step, "", "", ""), 0.0
+        return (steps, rows_per_step, "", "", ""), 0.0, 0.0
     sizes = Sizes(**recipe.sizes)
     demand = demand_of(sizes, config, gpus=recipe.gpus)
-    disk_gb = _count_disk(sizes, config) / GB
+    finished_gb, checkpoints_gb = _count_disk(sizes, config)
+    disk_gb = finished_gb + checkpoints_gb
     cells = (steps, rows_per_step, recipe.gpus, f"{demand.total / GB:.1f}", f"{disk_gb:.1f}")
-    return cells, disk_gb
+    return cells, finished_gb, checkpoints_gb
 
 
 def _count_steps(
@@ -89,15 +92,16 @@ def _count_rows(reproducer: Reproducer, step: Step) -> int:
     if path.exists():
         content: dict[str, Any] = json.loads(path.read_text())
         return content["rows"].get("train", 0)
-    return reproducer.paper.materials[step.material].training_rows
+    return reproducer.material(step.material).training_rows
 
 
-def _count_disk(sizes: Sizes, config: TrainConfig) -> int:
-    """Return the bytes of the finished model, and of the checkpoints while it is trained."""
-    trained = sizes.whole if config.model.tuning == "full" else 0
+def _count_disk(sizes: Sizes, config: TrainConfig) -> tuple[float, float]:
+    """Return the GB of the finished model, and of the checkpoints while it is trained."""
+    trained = count_trained(sizes, config)
     number_size = 4 if config.optimiser.precision == "fp32" else 2
-    kept = config.output.save_total_limit
-    return number_size * sizes.whole + kept * STATE_BYTES * trained
+    finished = number_size * sizes.whole
+    checkpoints = config.output.save_total_limit * STATE_BYTES * trained
+    return finished / GB, checkpoints / GB
 
 
 def _is_done(reproducer: Reproducer, step: Step) -> bool:

@@ -49,6 +49,7 @@ TINY = (
 )
 """Settings of each training with ``--scale small``."""
 ITEMS = 8  # items of a benchmark with ``--scale small``
+NOT = "not:"
 INTERRUPTED = 130  # exit code of a training that Ctrl-C stopped
 
 
@@ -63,6 +64,7 @@ class ReproductionConfig:
     model: str = ""  # start model; empty: the paper's, or a tiny one
     arms: Sequence[str] = ()  # empty: all but ablations
     settings: Sequence[str] = ()  # fields of all trainings to set
+    build_settings: Sequence[str] = ()  # fields of all builds to set
     judge: str = ""  # server or profile of the judge; empty: tables that need one are left out
     launcher: str = ""  # command that starts a training's processes, such as torchrun's
 
@@ -73,7 +75,8 @@ class ReproductionConfig:
             "data": str(self.data.absolute()),
             "scale": self.scale,
             "model": self.model,
-            "settings": list(self.settings),
+            "settings": [*self.settings],
+            "build settings": [*self.build_settings],
         }
 
 
@@ -132,17 +135,25 @@ class Reproducer:
 
     def _find_reason(self, table: PaperTable) -> str:
         """Return why a table is left out; empty: it is made."""
-        materials = {table.material}
+        materials = {table.material: None}
         for arm in self._arms_of(table):
-            materials.add(self._material_of(arm, table))
-        kinds = [kind for name in materials for kind in self.paper.materials[name].sources]
-        folders = [*kinds, table.data or table.benchmark]
+            lineage = self._lineage(arm, self._material_of(arm, table))
+            materials |= dict.fromkeys(place for _, place in lineage)
+        folders = [folder for name in materials for folder in self.material(name).folders]
+        folders.append(table.data or table.benchmark)
         for name in dict.fromkeys(folders):
             if not (self.config.data / name).is_dir():
-                return f"no folder {name} (`pairwright sources {name}` says what it holds)"
+                return f"no folder {name}"
         if table.judged and not self.config.judge:
             return "needs --judge"
         return ""
+
+    def material(self, name: str) -> Material:
+        """Return a dataset to build, or what stands for it at small scale."""
+        material = self.paper.materials[name]
+        if self.config.scale == SMALL and material.small:
+            return material.small
+        return material
 
     @cached_property
     def arms(self) -> list[str]:
@@ -169,6 +180,8 @@ class Reproducer:
 
     def steps(self) -> list[Step]:
         """Return all steps in order: builds, trainings, evaluations."""
+        if self.config.scale not in (SMALL, PAPER):
+            raise ConfigError(f"--scale {self.config.scale}: must be {SMALL} or {PAPER}")
         builds: dict[str, Step] = {}
         trainings: dict[tuple[str, str], Step] = {}
         evaluations: dict[Path, Step] = {}
@@ -210,7 +223,7 @@ class Reproducer:
         raise ConfigError(f"{self.config.paper}: no arm starts from the model")
 
     def _build_step(self, name: str) -> Step:
-        material = self.paper.materials[name]
+        material = self.material(name)
         title = f"build {name}"
         return Step(
             kind="build", title=title, run=partial(self._build, name, material), material=name
@@ -258,17 +271,26 @@ class Reproducer:
         return Run(self._dataset(material) / RUNS / arm)
 
     def _build(self, name: str, material: Material) -> None:
-        sources = [f"{kind}:{self.config.data / kind}" for kind in material.sources]
+        data = str(self.config.data)
+        settings = [setting.replace("{data}", data) for setting in material.settings]
         built = Dataset.build(
-            sources,
+            [self._locate(source) for source in material.sources],
             out=self._dataset(name),
             profile=material.profile,
-            settings=list(material.settings),
+            until=material.until,
+            settings=[*settings, *self.config.build_settings],
         )
         status = built.status()
         if status.unfinished or status.held:
             reasons = " ".join([*status.unfinished_lines, *status.held])
             raise TrainingError(f"{self._dataset(name)}: waits for its build: {reasons}")
+
+    def _locate(self, source: str) -> str:
+        """Return a source of a material as `build` takes it."""
+        kind, _, folder = source.partition(":")
+        if source.endswith(":"):
+            return source
+        return f"{kind}:{self.config.data / (folder or kind)}"
 
     def train_options(self, arm: str, material: str) -> dict[str, Any]:
         """Return the keyword arguments of an arm's training (``Dataset.train``)."""
@@ -277,7 +299,11 @@ class Reproducer:
         settings = [*(TINY if is_small else self.paper.settings), *row.settings]
         options: dict[str, Any] = {
             "name": arm,
-            "settings": [*settings, *self.config.settings],
+            "settings": [
+                *settings,
+                *(row.small_settings if is_small else ()),
+                *self.config.settings,
+            ],
             "differential": row.differential,
             "table": row.table,
             "recipe": "" if is_small else row.recipe,
@@ -365,7 +391,7 @@ class Reproducer:
                 content = json.loads(path.read_text())
                 notes |= dict.fromkeys(content["notes"])
                 scores = _read_scores(content["scores"])
-            ours = [scores.get(score) for score in table.columns.values()]
+            ours = [_find_score(scores, score) for score in table.columns.values()]
             theirs = table.numbers.get(name, (None,) * len(table.columns))
             about = self.paper.arms[name].about
             rows.append(Row(arm=name, about=about, ours=ours, theirs=theirs))
@@ -398,6 +424,14 @@ def _read_scores(scores: Sequence[Mapping[str, Any]]) -> dict[str, float | None]
             value *= 100
         values[name] = value
     return values
+
+
+def _find_score(scores: Mapping[str, float | None], name: str) -> float | None:
+    """Return a column's score; after "not:", 100 less it."""
+    value = scores.get(name.removeprefix(NOT))
+    if value is not None and name.startswith(NOT):
+        return 100 - value
+    return value
 
 
 def reproduce(

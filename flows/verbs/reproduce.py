@@ -42,6 +42,14 @@ def reproduce(
         list[str] | None,
         Option("--set", metavar="FIELD=VALUE", help="Set a field of all trainings (repeatable)."),
     ] = None,
+    build_settings: Annotated[
+        list[str] | None,
+        Option(
+            "--build-set",
+            metavar="FIELD=VALUE",
+            help="Set a field of all builds: models.language.endpoint=... (repeatable).",
+        ),
+    ] = None,
     judge: Annotated[
         str, Option(help="Judge of tables that need one: a server's address, or a profile.")
     ] = "",
@@ -74,6 +82,7 @@ def reproduce(
         model=model,
         arms=[name.strip() for name in arms.split(",") if name.strip()],
         settings=settings or [],
+        build_settings=build_settings or [],
         judge=judge,
         launcher=launcher,
     )
