@@ -25,7 +25,7 @@ from pairwright.prompts import difference_verbs, use_prompts
 from pairwright.prompts.difference_prompts import VERBS
 from pairwright.schemas.arrow import from_table, to_table
 from pairwright.schemas.control_tokens import refuse_conversation
-from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions, latest_decisions
+from pairwright.schemas.decisions import EDITED, UNDECIDED, Decision, Decisions, latest_decisions
 from pairwright.schemas.errors import StoreError, TrainingError
 from pairwright.schemas.rows import Dropped, PreferenceRow, Turn
 from pairwright.tasks.store.files import Folder, naming
@@ -76,6 +76,8 @@ class Needs:
     images: bool = False  # whether rejected images are used
     # whether they are used in addition to a rejected text, or only in place of one
     beside: bool = True
+    # whether a pair is also shown in the other order, with the text of that order
+    exchanged: bool = False
     # whether each answer of a conversation carries loss, or the last one alone
     every_answer: bool = False
     rejected_side: bool = False  # whether a row must have a rejected text or rejected images
@@ -95,6 +97,8 @@ class Example:
     then: tuple[Turn, ...] = ()  # rest of the conversation: user and assistant in turn
     rejected: tuple[str, ...] = ()  # hardest first
     rejected_images: tuple[bytes, ...] = ()  # as many as ``images``, or none
+    # text of the other order of the images, which then are the rejected ones; empty: none
+    exchanged: str = ""
 
     @property
     def conversation(self) -> tuple[Turn, ...]:
@@ -105,10 +109,13 @@ class Example:
 def make_example(row: PreferenceRow, needs: Needs) -> Example:
     """Return a row's example; ``RefusedRowError`` where it cannot be trained on."""
     check_trainable(row, needs)
-    rejected = rejected_texts(row)[: needs.texts]
+    exchanged = _find_exchanged(row) if needs.exchanged else ""
+    rejected = [text for text in rejected_texts(row) if text != exchanged][: needs.texts]
     rejected_images: tuple[bytes, ...] = ()
     if needs.images and (needs.beside or not rejected):
         rejected_images = row.rejected_images
+    if exchanged:
+        rejected_images = row.images[::-1]
     if rejected_images and len(rejected_images) != len(row.images):
         raise RefusedRowError(
             "rejected images do not match", f"{len(rejected_images)} for {len(row.images)}"
@@ -121,9 +128,24 @@ def make_example(row: PreferenceRow, needs: Needs) -> Example:
         images=row.images,
         chosen=turns[first].text.strip(),
         then=tuple(map(_strip_answer, turns[first + 1 :])),
-        rejected=rejected,
+        rejected=tuple(rejected),
         rejected_images=rejected_images,
+        exchanged=exchanged,
     )
+
+
+def _find_exchanged(row: PreferenceRow) -> str:
+    """Return the text of a pair in the other order: its text, with first and second exchanged.
+
+    Empty: none, or people changed the chosen text, of which it would no longer be the exchange.
+    """
+    if len(row.images) != PAIR or row.chosen_model.endswith(EDITED):
+        return ""
+    texts = {row.rejected_maker: row.rejected}
+    for negative in row.negatives:
+        texts.setdefault(negative.maker, negative.text)
+    exchanged = texts.get("swapped", "").strip()
+    return "" if exchanged == row.chosen.strip() else exchanged
 
 
 def _strip_answer(turn: Turn) -> Turn:
@@ -149,7 +171,8 @@ def check_trainable(row: PreferenceRow, needs: Needs) -> None:
     _check_control(row)
     if needs.every_answer:
         _check_turns(row.prompt[_first_answer(row) :])
-    if needs.rejected_side and not rejected_texts(row) and not row.rejected_image_maker:
+    has_images = needs.images and bool(row.rejected_image_maker)
+    if needs.rejected_side and not rejected_texts(row) and not has_images:
         raise RefusedRowError("no rejected side")
 
 
