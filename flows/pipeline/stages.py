@@ -37,6 +37,7 @@ from pairwright.tasks.rejected import (
     choose_removals,
     choose_targets,
     detect_boxes,
+    draw_texts,
     edit_texts,
     edit_with_model,
     find_mentions,
@@ -86,6 +87,7 @@ STAGES: tuple[Stage, ...] = (
     swap_texts.STAGE,  # swapped
     edit_texts.STAGE,  # edited
     retrieve_texts.STAGE,  # retrieved
+    draw_texts.STAGE,  # random
     # counterfactual; before the samples: the model that reads text may still be up
     edit_with_model.STAGE,
     sample_texts.STAGE,  # sampled

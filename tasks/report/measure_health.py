@@ -29,6 +29,7 @@ from pairwright.tasks.report.query_tables import Tables
 from pairwright.tasks.store.audits import WRITER, mark_writer, read_audit, say_worth
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.stage import Planned
+from pairwright.tasks.texts.common_texts import find_common
 
 MOST_ROWS = 20_000  # measured preferences, the first by key
 MOST_IMAGES = 200  # measured removals, the first of the table
@@ -324,11 +325,15 @@ def _count_true(
 
 
 def _count_leaked(tables: Tables, rows: Sequence[TextRow]) -> Proportion:
-    """Count the held-out rows whose chosen text is rejected, or a further negative, in training."""
+    """Count the held-out rows whose chosen text is rejected, or a further negative, in training.
+
+    Common sentences, which training prefers for several pairs, give nothing away.
+    """
     answers = [plain_text(row["chosen"]) for row in rows if row["split"] != TRAIN]
     if not answers:
         return Proportion(0, 0)
-    held_out = set(answers)
+    texts = [(row["split"], row["subject"], row["chosen"]) for row in rows]
+    held_out = set(answers) - find_common(texts)
     leaked: set[str] = set()
     columns = ("split", "rejected", "negatives")
     for split, rejected, negatives in _rows(tables, "preferences", *columns):

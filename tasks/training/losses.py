@@ -12,9 +12,9 @@ both follow the equations: the policy descends on the loss, the retriever ascend
 
 A batch of B examples has A answers each, in columns: the chosen text (``CHOSEN``), the chosen text
 given the rejected images (``IMAGE``), then the rejected texts (from ``TEXTS`` on), hardest first;
-any may be absent. For SymMPO the rejected images are the prompt's in the other order, and two of the
-texts are the text of that order, given both orders (``SWAPPED``, ``EXCHANGED``). torch is imported
-inside functions, so that ``needs_of`` works without it.
+any may be absent. For SymMPO the rejected images are the prompt's in the other order, and two of
+the texts are the text of that order, given both orders (``SWAPPED``, ``EXCHANGED``). torch is
+imported inside functions, so that ``needs_of`` works without it.
 """
 
 from collections.abc import Callable, Mapping
@@ -110,7 +110,7 @@ def rewards_of(
 
 
 def _with_columns(scored: Scored, texts: int | None) -> Scored:
-    """Return ``texts`` columns of rejected texts, padded with absent ones; all, but at least one."""
+    """Return ``texts`` columns of rejected texts, padded with absent ones; ``None``: all."""
     from torch.nn.functional import pad
 
     last = None if texts is None else TEXTS + texts

@@ -38,7 +38,10 @@ BASELINES = [
     pytest.param(config_of("mdpo", anchor=False), id="mdpo without anchor"),
 ]
 LINEAR = [
-    *(pytest.param(config_of(name), id=name) for name in ("dpo", "mdpo", "adavip", "symmpo", "adpo")),
+    *(
+        pytest.param(config_of(name), id=name)
+        for name in ("dpo", "mdpo", "adavip", "symmpo", "adpo")
+    ),
     SEVERAL, *BASELINES
 ]  # fmt: skip
 """Losses that are about the margin where it is wrong."""
