@@ -524,6 +524,7 @@ RejectedBy = Literal[
     "edited",
     "random",
     "sampled",
+    "blind",
     "counterfactual",
 ]
 """Choice of the rejected text: a rule, or the maker whose texts come first."""
@@ -546,8 +547,8 @@ class PreferencesConfig(Section):
 
     rejected: RejectedBy = "drawn"
     """Which text is rejected: one drawn by the pair's key, the closest to the chosen text, one that
-    a model wrote itself (`own`: sampled), or that of a maker, where there is one. The others are
-    negatives."""
+    a model wrote itself (`own`: sampled, blind), or that of a maker, where there is one. The others
+    are negatives."""
     seed: FilledSeed = 0
     split: Literal["published", "drawn"] = "published"
     """Whether pairs keep the splits of their source, if it has at least two; others are drawn."""

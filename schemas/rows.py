@@ -454,7 +454,7 @@ class QuestionRow(Row):
     served: tuple[Served, ...] = ()
 
 
-MAKERS = ("retrieved", "swapped", "edited", "random", "sampled", "counterfactual")
+MAKERS = ("retrieved", "swapped", "edited", "random", "sampled", "blind", "counterfactual")
 """Makers of rejected texts, each with a table of its name."""
 UNCHECKED = "unchecked"
 """End of the note of a text that no check showed to be wrong."""
@@ -466,7 +466,7 @@ class RejectedTextRow(Row):
 
     text: str
     maker: str
-    """"retrieved", "swapped", "edited", "random", "sampled" or "counterfactual"."""
+    """"retrieved", "swapped", "edited", "random", "sampled", "blind" or "counterfactual"."""
     note: str
     """How it was made: "colour red -> blue", the pair that it was retrieved from."""
     score: float

@@ -91,6 +91,7 @@ STAGES: tuple[Stage, ...] = (
     # counterfactual; before the samples: the model that reads text may still be up
     edit_with_model.STAGE,
     sample_texts.STAGE,  # sampled
+    sample_texts.BLIND,  # blind
     split_texts.STAGE,  # statements; by the model that has just sampled
     judge_differences.REJECTED,  # judged_rejected
     # mentions; from here on, servers that this build started leave the GPU to these models

@@ -160,7 +160,7 @@ def iterate(
     writes: Annotated[
         list[str] | None,
         Option(
-            help="Texts of the trained model: sampled_texts (default), differences, "
+            help="Texts of the trained model: sampled_texts (default), blind, differences, "
             "comparisons (repeatable)."
         ),
     ] = None,

@@ -43,7 +43,7 @@ from pairwright.tasks.store.stage import Stage, Uses
 PROMPT = "ask_difference"
 # Kinds of wordings of the question by kind of text, where the names differ.
 ASKING: Mapping[str, str] = {"template": "ask"}
-OWN_MAKERS = ("sampled",)
+OWN_MAKERS = ("sampled", "blind")
 """Makers of texts that a model wrote itself."""
 NOT_MADE = "its rejected image cannot be made"
 

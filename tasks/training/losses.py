@@ -385,14 +385,14 @@ def symmpo(
     if config.anchor:
         terms = terms + surprise(rewards.chosen) + surprise(exchanged)
     losses = surprise(rewards.chosen - rejected).where(has_text, 0) + terms.where(has_both, 0)
-    shown = replace(
+    ranked = replace(
         rewards,
         texts=rewards.texts[:, :2],
         has_texts=rewards.has_texts[:, :2],
         logps=rewards.logps[:, : TEXTS + 2],
     )
     logged = {
-        **log_preferences(shown),
+        **log_preferences(ranked),
         "margin/exchanged": (other_margin, has_both),
         "accuracy/exchanged": ((other_margin.sign() + 1) / 2, has_both),
     }
