@@ -59,6 +59,7 @@ from pairwright.schemas.writing import (
     CounterfactualsConfig,
     DifferencesConfig,
     GroundingConfig,
+    HardnessConfig,
     JudgingConfig,
     ModelName,
     QuestionsConfig,
@@ -655,6 +656,7 @@ class Profile(Section):
     inspection: InspectionConfig = InspectionConfig()
     rejections: RejectionsConfig = RejectionsConfig()
     preferences: PreferencesConfig = PreferencesConfig()
+    hardness: HardnessConfig = HardnessConfig()
     gates: GatesConfig = GatesConfig()
     health: HealthConfig = HealthConfig()
     run: RunConfig = RunConfig()

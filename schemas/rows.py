@@ -796,6 +796,20 @@ class PreferenceRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HardnessRow(Row):
+    """Hardness of one preference: how far it goes against what a blind model expects."""
+
+    preference: str
+    """Key of the ``PreferenceRow``."""
+    hardness: float
+    """Probability of the rejected text against the chosen one, by a model that sees no image; below
+    0.5 it expects the chosen one."""
+    condition: str
+    """How the images were hidden: "blank", "blurred" or "exchanged"."""
+    served: tuple[Served, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacesRow(Row):
     """Output of a model for the 14 x 14 grid of an image (``subject``), row by row."""
 

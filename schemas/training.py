@@ -266,6 +266,11 @@ class DataConfig(Section):
     rows stay."""
     eval_split: str = "validation"
     """Held-out split to evaluate on; empty: none."""
+    min_hardness: Share = 0.0
+    """Least hardness of a training row (table `hardness`): the probability that a model without the
+    images prefers the rejected text; rows of unknown hardness are left out. 0: all rows."""
+    draw_by_hardness: bool = False
+    """Whether as many training rows are drawn, with repeats, each with its hardness as weight."""
     max_eval_rows: Count = 256
     """Maximum rows of the held-out split; 0: all."""
     max_train_rows: Count = 0

@@ -436,6 +436,18 @@ class SampledTextsConfig(ServedSection):
         return bool(self.blind)
 
 
+class HardnessConfig(ServedSection):
+    """Hardness of preferences: what a model expects that sees no image (ours)."""
+
+    enabled: bool = False
+    """Whether a served model is asked, with the images hidden, which text of each row is right."""
+    model: ModelName | Literal[""] = ""
+    """The model that is asked, by its name in `models`; empty: the one that describes the
+    differences."""
+    condition: BlindCondition = "blank"
+    """How the images are hidden."""
+
+
 class CounterfactualsConfig(ServedSection):
     """Counterfactual rejected texts (ours): a language model edits the chosen text."""
 

@@ -31,7 +31,12 @@ from pairwright.tasks.mining import (
     search_neighbours,
     unite_pairs,
 )
-from pairwright.tasks.preferences import build_preferences, split_pairs, withhold_texts
+from pairwright.tasks.preferences import (
+    build_preferences,
+    measure_hardness,
+    split_pairs,
+    withhold_texts,
+)
 from pairwright.tasks.rejected import (
     choose_elements,
     choose_removals,
@@ -107,9 +112,12 @@ STAGES: tuple[Stage, ...] = (
     choose_removals.STAGE,  # rejections
     withhold_texts.STAGE,  # withheld
     build_preferences.STAGE,  # preferences
+    measure_hardness.STAGE,  # hardness
 )
 TABLES = tuple(stage.name for stage in STAGES)
 BY_NAME = Registry("stages", Stage, STAGES)
 """All stages by name, including those of plugins, which run if a profile names them."""
-RESULTS = frozenset({"images", "pairs", "differences", "comparisons", "questions", "preferences"})
+RESULTS = frozenset(
+    {"images", "pairs", "differences", "comparisons", "questions", "preferences", "hardness"}
+)
 """Result tables: a stage that leads to none of them is off."""

@@ -83,6 +83,7 @@ class Needs:
     rejected_side: bool = False  # whether a row must have a rejected text or rejected images
     pairs: bool = False  # whether images are compared in pairs (differential perception)
     held_out: frozenset[str] = frozenset()  # images that no row may show
+    min_hardness: float = 0.0  # least hardness of a training row
     accepted: str = ""  # split of which people must have accepted each row; empty: none
 
 
@@ -287,10 +288,12 @@ def freeze_rows(
     needs: Needs,
     splits: tuple[str, ...],
     decisions: Decisions = UNDECIDED,
+    hardness: Mapping[str, float] | None = None,
 ) -> tuple[list[Refused], Counter[str]]:
     """Write the trainable rows of the splits of a resolved ``PreferenceRow`` table.
 
-    Returns the others, and how many rows people accepted, edited and rejected.
+    ``hardness``: that of rows by key; of the first split, harder ones than asked for are trained
+    on. Returns the others, and how many rows people accepted, edited and rejected.
     """
     refused = list[Refused]()
     verdicts = Counter[str]()
@@ -310,6 +313,8 @@ def freeze_rows(
                 if decision:
                     verdicts[decision.verdict] += 1
                 refusal = _refuse(row, needs, decisions)
+                if hardness is not None and row.split == splits[0]:
+                    refusal = refusal or _refuse_easy(row.key, hardness, needs.min_hardness)
                 if refusal:
                     refused.append(refusal)
                 else:
@@ -357,6 +362,31 @@ def _refuse(row: PreferenceRow, needs: Needs, decisions: Decisions) -> Refused |
     except RefusedRowError as error:
         return error.to_refused(row.key)
     return None
+
+
+def _refuse_easy(key: str, hardness: Mapping[str, float], least: float) -> Refused | None:
+    """Refuse a row that a blind model answers right, or was not asked about."""
+    value = hardness.get(key)
+    if value is None:
+        return Refused(key=key, reason="its hardness is not known")
+    if value < least:
+        detail = f"hardness {value:.2f}, data.min_hardness is {least:g}"
+        return Refused(key=key, reason="expected without the images", detail=detail)
+    return None
+
+
+def draw_rows(file: Path, split: str, hardness: Mapping[str, float], *, seed: int) -> None:
+    """Replace the frozen rows of a split by as many, drawn with their hardness as weight."""
+    entries = _open(str(file))
+    is_split = pc.equal(entries["split"], split)
+    rows = entries.filter(is_split)
+    weights = np.array([hardness[key] for key in rows["key"].to_pylist()])
+    if not weights.sum():
+        raise TrainingError("data.draw_by_hardness: a blind model is sure of all training rows")
+    rng = np.random.default_rng(seed)
+    drawn = np.sort(rng.choice(len(rows), len(rows), p=weights / weights.sum()))
+    others = entries.filter(pc.invert(is_split))
+    _write(file, pa.concat_tables([rows.take(pa.array(drawn)), others]))
 
 
 def count_frozen(file: Path, split: str) -> int:
