@@ -45,6 +45,9 @@ class HealthConfig(Section):
     max_text_only_accuracy: Share = 0.8
     """Maximum share of rows in which a classifier that sees no image finds the chosen text; chance
     is 0.5."""
+    max_blind_share: Share = 0.8
+    """Maximum share of rows whose chosen text a model that sees no image expects anyway (table
+    `hardness`)."""
     max_longer_share: Share = 0.7
     """Maximum share of rows in which the same side, chosen or rejected, has the longer text."""
     max_true_share: Share = 0.02

@@ -59,6 +59,7 @@ from pairwright.schemas.writing import (
     CounterfactualsConfig,
     DifferencesConfig,
     GroundingConfig,
+    HardnessConfig,
     JudgingConfig,
     ModelName,
     QuestionsConfig,
@@ -515,12 +516,40 @@ class RejectedTextsConfig(Section):
     """Maximum descriptions searched; of more, a random sample is."""
 
 
+RejectedBy = Literal[
+    "drawn",
+    "hardest",
+    "own",
+    "retrieved",
+    "swapped",
+    "edited",
+    "random",
+    "sampled",
+    "blind",
+    "counterfactual",
+]
+"""Choice of the rejected text: a rule, or the maker whose texts come first."""
+
+
+class RandomTextsConfig(Section):
+    """Random rejected texts: descriptions of other pairs, drawn (the arm "DPO" of paper 000)."""
+
+    seed: FilledSeed = 0
+    enabled: bool = False
+    """Whether descriptions of other pairs are drawn at random as rejected texts."""
+    max_candidates: Annotated[int, Field(ge=1, le=1000)] = 50
+    """Maximum descriptions tried before drawing gives up."""
+    max_searched: Positive = 100_000
+    """Maximum descriptions that are drawn from; of more, a random sample is."""
+
+
 class PreferencesConfig(Section):
     """Composition of preferences."""
 
-    rejected: Literal["drawn", "hardest", "own"] = "drawn"
-    """Which text is rejected: one drawn by the pair's key, the closest to the chosen text, or the
-    one that a model wrote itself (sampled), where there is one. The others are negatives."""
+    rejected: RejectedBy = "drawn"
+    """Which text is rejected: one drawn by the pair's key, the closest to the chosen text, one that
+    a model wrote itself (`own`: sampled, blind), or that of a maker, where there is one. The others
+    are negatives."""
     seed: FilledSeed = 0
     split: Literal["published", "drawn"] = "published"
     """Whether pairs keep the splits of their source, if it has at least two; others are drawn."""
@@ -615,6 +644,7 @@ class Profile(Section):
     comparisons: ComparisonsConfig = ComparisonsConfig()
     questions: QuestionsConfig = QuestionsConfig()
     rejected_texts: RejectedTextsConfig = RejectedTextsConfig()
+    random_texts: RandomTextsConfig = RandomTextsConfig()
     sampled_texts: SampledTextsConfig = SampledTextsConfig()
     counterfactuals: CounterfactualsConfig = CounterfactualsConfig()
     statements: StatementsConfig = StatementsConfig()
@@ -626,6 +656,7 @@ class Profile(Section):
     inspection: InspectionConfig = InspectionConfig()
     rejections: RejectionsConfig = RejectionsConfig()
     preferences: PreferencesConfig = PreferencesConfig()
+    hardness: HardnessConfig = HardnessConfig()
     gates: GatesConfig = GatesConfig()
     health: HealthConfig = HealthConfig()
     run: RunConfig = RunConfig()

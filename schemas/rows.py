@@ -454,7 +454,7 @@ class QuestionRow(Row):
     served: tuple[Served, ...] = ()
 
 
-MAKERS = ("retrieved", "swapped", "edited", "sampled", "counterfactual")
+MAKERS = ("retrieved", "swapped", "edited", "random", "sampled", "blind", "counterfactual")
 """Makers of rejected texts, each with a table of its name."""
 UNCHECKED = "unchecked"
 """End of the note of a text that no check showed to be wrong."""
@@ -466,7 +466,7 @@ class RejectedTextRow(Row):
 
     text: str
     maker: str
-    """"retrieved", "swapped", "edited", "sampled" or "counterfactual"."""
+    """"retrieved", "swapped", "edited", "random", "sampled", "blind" or "counterfactual"."""
     note: str
     """How it was made: "colour red -> blue", the pair that it was retrieved from."""
     score: float
@@ -793,6 +793,20 @@ class PreferenceRow(Row):
     """Claims of the rejected text."""
     facts: str = ""
     """Of a preference that a source brings: hash of licences, sources and split."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardnessRow(Row):
+    """Hardness of one preference: how far it goes against what a blind model expects."""
+
+    preference: str
+    """Key of the ``PreferenceRow``."""
+    hardness: float
+    """Probability of the rejected text against the chosen one, by a model that sees no image; below
+    0.5 it expects the chosen one."""
+    condition: str
+    """How the images were hidden: "blank", "blurred" or "exchanged"."""
+    served: tuple[Served, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

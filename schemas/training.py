@@ -34,7 +34,7 @@ class DifferentialConfig(Section):
     as printed)."""
 
 
-ObjectiveName = Literal["sft", "dpo", "mdpo", "adavip", "adpo", "namc"]
+ObjectiveName = Literal["sft", "dpo", "mdpo", "adavip", "symmpo", "adpo", "namc"]
 Beta = Annotated[float, Field(gt=0, le=100)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 TINY, SMALL = "tiny", "small"
@@ -82,6 +82,22 @@ class AdavipConfig(Section):
 
     beta: Beta = 0.1
     """Strength of the pull towards the reference model; the paper's 0.1."""
+
+
+class SymmpoConfig(Section):
+    """SymMPO (Liu et al. 2025): the texts of both orders of a pair, compared under the same images.
+
+    The weights are those of the authors' code.
+    """
+
+    beta: Beta = 0.1
+    """Strength of the pull towards the reference model."""
+    symmetric_weight: Annotated[float, Field(ge=0, le=100)] = 0.5
+    """Weight of the two comparisons of both orders' texts, beside DPO on the rejected text."""
+    consistency_weight: Annotated[float, Field(ge=0, le=100)] = 1e-4
+    """Weight of the squared difference between both margins, in log-ratios."""
+    anchor: bool = True
+    """Whether the chosen text of each order gets an anchor term, as in mDPO."""
 
 
 class AdpoConfig(Section):
@@ -194,7 +210,7 @@ class OptimiserConfig(Section):
     "qlora"), ..."""
     learning_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Peak learning rate; 0: 1e-4 with LoRA, 1e-3 for a projector (LLaVA-1.5), else 5e-7 (SFT, DPO,
-    mDPO, AdaViP) or 3e-6 (ADPO), as in the papers."""
+    mDPO, AdaViP), 3e-6 (ADPO) or 5e-6 (SymMPO), as in the papers."""
     vision_learning_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Peak learning rate of the vision tower, not its projector; 0: ``learning_rate``."""
     per_device_train_batch_size: Positive = 4
@@ -250,6 +266,11 @@ class DataConfig(Section):
     rows stay."""
     eval_split: str = "validation"
     """Held-out split to evaluate on; empty: none."""
+    min_hardness: Share = 0.0
+    """Least hardness of a training row (table `hardness`): the probability that a model without the
+    images prefers the rejected text; rows of unknown hardness are left out. 0: all rows."""
+    draw_by_hardness: bool = False
+    """Whether as many training rows are drawn, with repeats, each with its hardness as weight."""
     max_eval_rows: Count = 256
     """Maximum rows of the held-out split; 0: all."""
     max_train_rows: Count = 0
@@ -319,6 +340,7 @@ class TrainConfig(Section):
     dpo: DpoConfig = DpoConfig()
     mdpo: MdpoConfig = MdpoConfig()
     adavip: AdavipConfig = AdavipConfig()
+    symmpo: SymmpoConfig = SymmpoConfig()
     adpo: AdpoConfig = AdpoConfig()
     namc: NamcConfig = NamcConfig()
     optimiser: OptimiserConfig = OptimiserConfig()

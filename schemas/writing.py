@@ -399,11 +399,19 @@ class QuestionsConfig(ServedSection):
     """Language that the model writes, as in `captions.language`; empty: English."""
 
 
+BlindCondition = Literal["blank", "blurred", "exchanged"]
+"""How a pair's images are hidden: grey, so blurred that no thing can be told, or in the other
+order."""
+
+
 class SampledTextsConfig(ServedSection):
     """Sampled rejected texts: further answers of the writing model, on-policy (ours)."""
 
     enabled: bool = False
     """Whether further answers of the writing model are sampled as rejected texts."""
+    blind: tuple[BlindCondition, ...] = ()
+    """Whether the model also answers blind, with the images `blank`, `blurred` or `exchanged`, one
+    after the other: what it then says, and is not true, is what it expects (maker `blind`)."""
     model: ModelName | Literal[""] = ""
     """The model that is asked, by its name in `models`; empty: the one that describes the
     differences."""
@@ -411,11 +419,33 @@ class SampledTextsConfig(ServedSection):
     """Whether the model gets the template, as the writing model does, or a preference's question,
     which a trained model knows."""
     samples: Annotated[int, Field(ge=1, le=16)] = 1
-    """Descriptions sampled per pair beside the chosen one."""
+    """Descriptions sampled per pair beside the chosen one; blind, per condition."""
     temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
     """Sampling temperature."""
     max_tokens: Positive = 160
     """Maximum tokens of a sample."""
+
+    @property
+    def is_served(self) -> bool:
+        """Return whether the model is asked, with the images or blind."""
+        return self.enabled or self.is_blind
+
+    @property
+    def is_blind(self) -> bool:
+        """Return whether the model answers blind."""
+        return bool(self.blind)
+
+
+class HardnessConfig(ServedSection):
+    """Hardness of preferences: what a model expects that sees no image (ours)."""
+
+    enabled: bool = False
+    """Whether a served model is asked, with the images hidden, which text of each row is right."""
+    model: ModelName | Literal[""] = ""
+    """The model that is asked, by its name in `models`; empty: the one that describes the
+    differences."""
+    condition: BlindCondition = "blank"
+    """How the images are hidden."""
 
 
 class CounterfactualsConfig(ServedSection):

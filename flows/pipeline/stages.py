@@ -31,12 +31,18 @@ from pairwright.tasks.mining import (
     search_neighbours,
     unite_pairs,
 )
-from pairwright.tasks.preferences import build_preferences, split_pairs, withhold_texts
+from pairwright.tasks.preferences import (
+    build_preferences,
+    measure_hardness,
+    split_pairs,
+    withhold_texts,
+)
 from pairwright.tasks.rejected import (
     choose_elements,
     choose_removals,
     choose_targets,
     detect_boxes,
+    draw_texts,
     edit_texts,
     edit_with_model,
     find_mentions,
@@ -86,9 +92,11 @@ STAGES: tuple[Stage, ...] = (
     swap_texts.STAGE,  # swapped
     edit_texts.STAGE,  # edited
     retrieve_texts.STAGE,  # retrieved
+    draw_texts.STAGE,  # random
     # counterfactual; before the samples: the model that reads text may still be up
     edit_with_model.STAGE,
     sample_texts.STAGE,  # sampled
+    sample_texts.BLIND,  # blind
     split_texts.STAGE,  # statements; by the model that has just sampled
     judge_differences.REJECTED,  # judged_rejected
     # mentions; from here on, servers that this build started leave the GPU to these models
@@ -104,9 +112,12 @@ STAGES: tuple[Stage, ...] = (
     choose_removals.STAGE,  # rejections
     withhold_texts.STAGE,  # withheld
     build_preferences.STAGE,  # preferences
+    measure_hardness.STAGE,  # hardness
 )
 TABLES = tuple(stage.name for stage in STAGES)
 BY_NAME = Registry("stages", Stage, STAGES)
 """All stages by name, including those of plugins, which run if a profile names them."""
-RESULTS = frozenset({"images", "pairs", "differences", "comparisons", "questions", "preferences"})
+RESULTS = frozenset(
+    {"images", "pairs", "differences", "comparisons", "questions", "preferences", "hardness"}
+)
 """Result tables: a stage that leads to none of them is off."""

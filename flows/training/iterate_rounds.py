@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pairwright.flows.building.make_request import Request, make_request, request_of
 from pairwright.flows.building.open_executor import open_executor
@@ -47,16 +47,33 @@ from pairwright.tasks.training.runs import HELD_OUT, RUNS, MetricsFile, Run, che
 
 POLICY, TRUTH, SAMPLES = "models.policy", "truth.json", 4
 OWN = "preferences.rejected=own"
-WRITES: Mapping[str, tuple[str, Sequence[str]]] = {
-    "sampled_texts": (
+
+
+class WrittenTable(NamedTuple):
+    """What the trained model writes in a round."""
+
+    section: str  # of the profile
+    table: str  # that it fills
+    settings: Sequence[str]
+
+
+WRITES: Mapping[str, WrittenTable] = {
+    "sampled_texts": WrittenTable(
+        "sampled_texts",
         "sampled",
         ("sampled_texts.enabled=true", "sampled_texts.prompt=preference", OWN),
     ),
-    "comparisons": ("comparisons", ("comparisons.writer=served", "comparisons.input=images")),
-    "differences": ("described", ("differences.writer=served", OWN)),
+    "blind": WrittenTable(
+        "sampled_texts",
+        "blind",
+        ("sampled_texts.blind=[blank]", "sampled_texts.prompt=preference", OWN),
+    ),
+    "comparisons": WrittenTable(
+        "comparisons", "comparisons", ("comparisons.writer=served", "comparisons.input=images")
+    ),
+    "differences": WrittenTable("differences", "described", ("differences.writer=served", OWN)),
 }
-"""Sections of texts that the trained model may write, with the table that they fill and the
-settings of a round."""
+"""Texts that the trained model may write, by their names in ``--writes``."""
 SHARE = "share of held-out answers that are true"
 LOSS = "loss per token of the held-out chosen texts, less is better"
 
@@ -67,7 +84,7 @@ class IterateConfig:
 
     rounds: int = 3  # rounds after SFT
     writes: Sequence[str] = ("sampled_texts",)
-    """Texts that the trained model writes, by section of a profile: ``WRITES``."""
+    """Texts that the trained model writes, by their names in ``WRITES``."""
     objective: str = "dpo"  # objective of the rounds
     model: str = ""  # the base model; empty: that of the settings
     name: str = "iterate"  # name of the runs: NAME-0 (SFT), NAME-1, ...
@@ -232,11 +249,11 @@ class Rounds:
             f"{POLICY}.launch.command": self.base_profile.chat_models["chat"].launch.command,
             "sampled_texts.samples": max(SAMPLES, self.base_profile.sampled_texts.samples),
         }
-        for section in self.config.writes:
-            values[f"{section}.model"] = "policy"
+        for name in self.config.writes:
+            values[f"{WRITES[name].section}.model"] = "policy"
         lines = [f"{name}={json.dumps(value)}" for name, value in values.items()]
-        for section in self.config.writes:
-            lines += WRITES[section][1]
+        for name in self.config.writes:
+            lines += WRITES[name].settings
         return [*lines, *self.config.settings]
 
     def _build(self, number: int) -> int:
@@ -311,8 +328,8 @@ class Rounds:
             return ""
         stages = read_snapshot(self.folder, version).content["stages"]
         parts = list[str]()
-        for section in self.config.writes:
-            table, _ = WRITES[section]
+        for name in self.config.writes:
+            table = WRITES[name].table
             counts = stages[table]["counts"]
             part = f"{counts['rows']:,} {table} of {counts['in']:,}"
             for reason, count in counts["reasons"].items():

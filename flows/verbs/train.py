@@ -30,7 +30,7 @@ AGAIN = "Run the same command again to continue."
 def train(
     dataset: options.DatasetUrl,
     objective: Annotated[
-        str, Option(help="sft, dpo, mdpo, adavip, adpo or namc (default: the recipe's).")
+        str, Option(help="sft, dpo, mdpo, adavip, symmpo, adpo or namc (default: the recipe's).")
     ] = "",
     recipe: Annotated[
         str, Option(help="Recipe: a name from `pairwright recipes`, or a .yaml file.")
@@ -160,7 +160,7 @@ def iterate(
     writes: Annotated[
         list[str] | None,
         Option(
-            help="Texts of the trained model: sampled_texts (default), differences, "
+            help="Texts of the trained model: sampled_texts (default), blind, differences, "
             "comparisons (repeatable)."
         ),
     ] = None,

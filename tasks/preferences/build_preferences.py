@@ -43,6 +43,8 @@ from pairwright.tasks.store.stage import Stage, Uses
 PROMPT = "ask_difference"
 # Kinds of wordings of the question by kind of text, where the names differ.
 ASKING: Mapping[str, str] = {"template": "ask"}
+OWN_MAKERS = ("sampled", "blind")
+"""Makers of texts that a model wrote itself."""
 NOT_MADE = "its rejected image cannot be made"
 
 
@@ -327,14 +329,13 @@ def rank_texts(
     """Yield the rejected text, then the others, the closest to the chosen text first.
 
     By default the rejected one is drawn among the methods (ours), since their scores are not
-    comparable and one of them would always win. With ``own``, a model's own texts come first. Equal
-    texts have the first method's name.
+    comparable and one of them would always win. With ``own``, a model's own texts come first; with
+    a maker's name, that maker's. Equal texts have the first method's name.
     """
-    is_own_first = config.rejected == "own"
+    first_makers = OWN_MAKERS if config.rejected == "own" else (config.rejected,)
 
     def sort_key(text: RejectedTextRow) -> tuple[bool, float, str]:
-        is_later = is_own_first and text.maker != "sampled"
-        return is_later, -text.score, text.maker
+        return text.maker not in first_makers, -text.score, text.maker
 
     by_text: dict[str, RejectedTextRow] = {}
     for text in sorted(texts, key=sort_key):

@@ -4,13 +4,15 @@ Reads ``DifferenceRow``, its pair and the two images; writes ``RejectedTextRow``
 "sampled". Needs a served model that sees images. It is asked at a higher temperature and without
 captions, so that its own mistakes show; for a person's text, or a trained model (``prompt``), with
 the question of the pair's preference. Of the samples not known to be true the closest is taken: a
-distant one may name another difference that is as true.
+distant one may name another difference that is as true. The maker "blind" asks the same with the
+images hidden (``blind``): what the model says then is what it expects, not what it sees.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 from random import Random
+from typing import Literal, NamedTuple
 
 from pairwright.prompts import difference_prompts, difference_verbs, load_wordings
 from pairwright.prompts.difference_prompts import READ_BACK, WITHOUT_CAPTIONS
@@ -26,6 +28,9 @@ from pairwright.schemas.rows import (
     RejectedTextRow,
     make_key,
 )
+from pairwright.schemas.writing import BlindCondition
+from pairwright.tasks.images.blind import blind_images
+from pairwright.tasks.images.decode import RefusedImageError
 from pairwright.tasks.rejected.check_texts import (
     KnownContent,
     is_as_true,
@@ -46,6 +51,14 @@ from pairwright.tasks.texts.differences import (
 
 ASK = "ask_difference"
 SETTING = "sampled_texts.max_tokens"
+Condition = BlindCondition | Literal[""]
+
+
+class SampledAnswer(NamedTuple):
+    """Answer of the model, and how the images were hidden; empty: they were seen."""
+
+    condition: Condition
+    answer: Answer
 
 
 @asking
@@ -58,6 +71,33 @@ async def sample_texts(
     images: Images,
 ) -> RejectedTextRow | Dropped:
     """Return one rejected sample per description, or ``Dropped`` if there is none."""
+    return await _sample(row, chat, config, pairs=pairs, images=images, conditions=("",))
+
+
+@asking
+async def sample_blind(
+    row: DifferenceRow,
+    chat: Chat,
+    *,
+    config: SampledTextsConfig,
+    pairs: Pairs,
+    images: Images,
+) -> RejectedTextRow | Dropped:
+    """Return one rejected blind answer per description, or ``Dropped`` if there is none."""
+    conditions = tuple(dict.fromkeys(config.blind))
+    return await _sample(row, chat, config, pairs=pairs, images=images, conditions=conditions)
+
+
+async def _sample(
+    row: DifferenceRow,
+    chat: Chat,
+    config: SampledTextsConfig,
+    *,
+    pairs: Pairs,
+    images: Images,
+    conditions: Sequence[Condition],
+) -> RejectedTextRow | Dropped:
+    """Return the best rejected sample under some conditions; an empty one: the images are seen."""
     pair = pairs.get(row.subject)
     if pair is None or pair.first not in images or pair.second not in images:
         return Dropped(
@@ -66,18 +106,24 @@ async def sample_texts(
             detail=row.subject,
         )
     question = _question(row, pair, images, config)
-    answers: list[Answer] = []
-    for attempt in range(1, config.samples + 1):
-        seed = seed_of(
-            row.key,
-            "sampled",
-            seed=config.seed,
-            attempt=attempt,
-        )
-        answers.append(await chat.ask(replace(question, seed=seed)))
+    samples: list[SampledAnswer] = []
+    for condition in conditions:
+        try:
+            pixels = blind_images(question.images, condition) if condition else question.images
+        except RefusedImageError as refused:
+            return Dropped(source_key=row.key, reason=refused.reason, detail=refused.detail)
+        for attempt in range(1, config.samples + 1):
+            seed = seed_of(
+                row.key,
+                f"blind {condition}" if condition else "sampled",
+                seed=config.seed,
+                attempt=attempt,
+            )
+            answer = await chat.ask(replace(question, images=pixels, seed=seed))
+            samples.append(SampledAnswer(condition, answer))
     return _choose(
         row,
-        answers,
+        samples,
         config,
         truth=truth_of(row, pairs, images),
     )
@@ -126,13 +172,13 @@ def _read(answer: Answer, most: int, *, plain: bool) -> Difference | RefusedText
 
 def _choose(
     row: DifferenceRow,
-    answers: Sequence[Answer],
+    asked: Sequence[SampledAnswer],
     config: SampledTextsConfig,
     *,
     truth: KnownContent,
 ) -> RejectedTextRow | Dropped:
     """Return the closest sample that is not true, known wrong ones before unchecked ones."""
-    read = [_read(answer, config.max_tokens, plain=row.is_given) for answer in answers]
+    read = [_read(sample.answer, config.max_tokens, plain=row.is_given) for sample in asked]
     samples = _check_samples(read, row, truth)
     if not samples:
         why = "; ".join(sample.reason for sample in read if isinstance(sample, RefusedText))
@@ -155,15 +201,28 @@ def _choose(
         return samples[text] is None, -text_cosine(row.text, text), text
 
     best = min(wrong, key=rank)
+    texts = [write_sample(sample) for sample in read]
+    condition = asked[texts.index(best)].condition
+    note = f"the closest of {len(wrong)} samples"
     return rejected_row(
         row,
         best,
-        maker="sampled",
-        note=f"the closest of {len(wrong)} samples",
+        maker="blind" if condition else "sampled",
+        note=f"images {condition}, {note}" if condition else note,
         true=samples[best],
         skipped_true=skipped,
-        served=tuple(answer.served for answer in answers),
+        served=tuple(sample.answer.served for sample in asked),
     )
+
+
+def write_sample(sample: Difference | RefusedText) -> str:
+    """Return a sample's text in the template; empty: it was refused."""
+    if isinstance(sample, RefusedText):
+        return ""
+    if not sample.verbs:
+        return sample.text
+    halves = (sample.first_half, sample.second_half)
+    return difference_prompts.fill_template(sample.verbs, *halves)
 
 
 def _check_samples(
@@ -175,10 +234,7 @@ def _check_samples(
         if isinstance(sample, RefusedText):
             continue
         halves = (sample.first_half, sample.second_half)
-        text = sample.text
-        if sample.verbs:
-            text = difference_prompts.fill_template(sample.verbs, *halves)
-        samples[text] = is_as_true(halves, (row,), truth)
+        samples[write_sample(sample)] = is_as_true(halves, (row,), truth)
     return samples
 
 
@@ -192,10 +248,17 @@ STAGE = Stage(
     config=lambda profile: profile.complete(profile.sampled_texts),
     prompts=(ASK, *READ_BACK, WITHOUT_CAPTIONS["difference_from_captions"]),
     journal="answers",
-    enabled=attrgetter("is_served"),
+    enabled=attrgetter("enabled"),
     uses=(
         Uses(table="pairs", row=PairRow),
         Uses(table="images", row=ImageRow, on="about", of="pairs"),
     ),
     rows_per_shard=100,
+)
+BLIND = replace(
+    STAGE,
+    name="blind",
+    version=1,
+    function=sample_blind,
+    enabled=attrgetter("is_blind"),
 )

@@ -29,6 +29,7 @@ from pairwright.tasks.report.query_tables import Tables
 from pairwright.tasks.store.audits import WRITER, mark_writer, read_audit, say_worth
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.stage import Planned
+from pairwright.tasks.texts.common_texts import find_common
 
 MOST_ROWS = 20_000  # measured preferences, the first by key
 MOST_IMAGES = 200  # measured removals, the first of the table
@@ -76,6 +77,7 @@ def measure_health(tables: Tables, bounds: HealthConfig) -> list[Finding]:
     both = [row for row in rows if row["rejected"]]
     return [
         *judge_wording(both, bounds),
+        *_judge_blind(tables, rows, bounds),
         *audited,
         *_judge_truth(tables, rows, both, bounds),
         *_judge_checks(tables, rows, both),
@@ -109,6 +111,30 @@ def judge_audit(folder: Folder, planned: Sequence[Planned]) -> Iterator[Finding]
         value=f"{proportion.value:.0%}" if proportion.of else UNMEASURED,
         about=f"{say_worth(audit.worth)}.",
         good=proportion.of > 0,
+        proportion=proportion,
+    )
+
+
+def _judge_blind(
+    tables: Tables, rows: Sequence[TextRow], bounds: HealthConfig
+) -> Iterator[Finding]:
+    """Yield how many rows a model answers right without the images, if it was asked."""
+    makers = {row["key"]: row["rejected_maker"] or "unnamed" for row in rows}
+    expected: dict[str, list[bool]] = {}
+    for preference, hardness in _rows(tables, "hardness", "preference", "hardness"):
+        if preference in makers:
+            expected.setdefault(makers[preference], []).append(hardness < 0.5)
+    verdicts = [verdict for of_maker in expected.values() for verdict in of_maker]
+    if not verdicts:
+        return
+    proportion = Proportion(sum(verdicts), len(verdicts))
+    parts = [f"{maker} {statistics.mean(expected[maker]):.0%}" for maker in sorted(expected)]
+    yield Finding(
+        name="Expected blind",
+        value=f"{proportion.value:.0%}",
+        about=f"Of {proportion.of:,} rows, a model prefers the chosen text without the images: "
+        f"these teach nothing about images. By maker: {', '.join(parts)}.",
+        good=proportion.value <= bounds.max_blind_share,
         proportion=proportion,
     )
 
@@ -324,11 +350,15 @@ def _count_true(
 
 
 def _count_leaked(tables: Tables, rows: Sequence[TextRow]) -> Proportion:
-    """Count the held-out rows whose chosen text is rejected, or a further negative, in training."""
+    """Count the held-out rows whose chosen text is rejected, or a further negative, in training.
+
+    Common sentences, which training prefers for several pairs, give nothing away.
+    """
     answers = [plain_text(row["chosen"]) for row in rows if row["split"] != TRAIN]
     if not answers:
         return Proportion(0, 0)
-    held_out = set(answers)
+    texts = [(row["split"], row["subject"], row["chosen"]) for row in rows]
+    held_out = set(answers) - find_common(texts)
     leaked: set[str] = set()
     columns = ("split", "rejected", "negatives")
     for split, rejected, negatives in _rows(tables, "preferences", *columns):

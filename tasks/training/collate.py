@@ -29,7 +29,7 @@ from pairwright.tasks.training.freeze_rows import (
     make_example,
 )
 from pairwright.tasks.training.image_size import ImageGrid
-from pairwright.tasks.training.losses import CHOSEN, IMAGE, TEXTS
+from pairwright.tasks.training.losses import CHOSEN, EXCHANGED, IMAGE, SWAPPED, TEXTS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -265,16 +265,23 @@ class Collator:
         answers = [chosen]
         for column, text in enumerate(example.rejected, TEXTS):
             answers.append(self._answer(text, column, tokens))
+        other_answers = [AnswerTokens(IMAGE, chosen.ids)]
+        if example.exchanged:
+            answers.append(self._answer(example.exchanged, SWAPPED, tokens))
+            other_answers.append(self._answer(example.exchanged, EXCHANGED, tokens))
         question = self.chat.render_prompt(messages[: len(example.turns)])
-        groups: list[tuple[AnswerTokens, ...]] = [tuple(answers)]
+        groups = self._group(answers)
         if self.apart:
-            groups = [(answer,) for answer in answers]
             groups += [()] * self.late
         prompts = [_Prompt(question, item.images, group) for group in groups]
         if item.rejected_images:
-            same_answer = AnswerTokens(IMAGE, chosen.ids)
-            prompts.append(_Prompt(question, item.rejected_images, (same_answer,)))
+            other_groups = self._group(other_answers)
+            prompts += [_Prompt(question, item.rejected_images, group) for group in other_groups]
         return prompts
+
+    def _group(self, answers: Sequence[AnswerTokens]) -> list[tuple[AnswerTokens, ...]]:
+        """Return the answers of each prompt."""
+        return [(answer,) for answer in answers] if self.apart else [tuple(answers)]
 
     def _conversation(
         self,
@@ -393,6 +400,8 @@ def _texts(example: Example) -> Iterable[str]:
     for turn in example.conversation:
         yield from turn.text.split(PLACE)
     yield from example.rejected
+    if example.exchanged:
+        yield example.exchanged
 
 
 def _ragged(tokens: "Tensor", mask: "Tensor") -> list[tuple[int, ...]]:

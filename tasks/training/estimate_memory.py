@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
 PATCH = 28 * 28  # pixels per token in Qwen2-VL
 TEXT = 512  # tokens of a row's question and answers
 ANSWERED = 256  # tokens of its answers alone
-SEEN_TWICE = ("mdpo", "adavip")  # objectives with rejected images: each row is two sequences
+# objectives with rejected or exchanged images: each row is two sequences
+SEEN_TWICE = ("mdpo", "adavip", "symmpo")
 LOGITS = 1 << 27  # bytes of logits in float32 at a time
 PROJECTOR = 12  # weights of a projector in squares of the channels, at most (Qwen3-VL has four)
 WIDE = {"lora": 26, "full": 31, "projector": 26}

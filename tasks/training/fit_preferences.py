@@ -55,9 +55,9 @@ from pairwright.tasks.training.score_answers import open_reference
 from pairwright.tasks.training.write_model_card import CardModel, write_model_card
 
 log = logging.getLogger(__name__)
-RATES = {"sft": 5e-7, "dpo": 5e-7, "mdpo": 5e-7, "adavip": 5e-7, "adpo": 3e-6}
+RATES = {"sft": 5e-7, "dpo": 5e-7, "mdpo": 5e-7, "adavip": 5e-7, "symmpo": 5e-6, "adpo": 3e-6}
 """Learning rates of full tuning: paper 000's for SFT and ADPO; RLAIF-V's where paper 004 publishes
-none."""
+none; for SymMPO that of the authors' script."""
 LORA_RATE = 1e-4
 PROJECTOR_RATE = 1e-3  # LLaVA-1.5, first stage
 

@@ -7,18 +7,19 @@ Reads the training table: preferences, or conversations about the rows of anothe
 import logging
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pairwright.schemas.decisions import Decisions
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.decision_table import read_decisions
 from pairwright.tasks.store.open_tables import Build
-from pairwright.tasks.store.snapshot import describe_version
+from pairwright.tasks.store.snapshot import describe_version, stream_live
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.freeze_rows import (
     Needs,
     count_frozen,
+    draw_rows,
     find_held_out,
     freeze_rows,
     list_reasons,
@@ -40,6 +41,22 @@ class TrainingTable:
     def find_held_out(self, split: str) -> frozenset[str]:
         """Return the images of the rows outside a split."""
         return find_held_out(self.build, self.planned, split)
+
+    def read_hardness(self) -> dict[str, float]:
+        """Return the hardness of each row that has one, by its key."""
+        planned = {planned.stage.name: planned for planned in self.build.planned}.get("hardness")
+        if planned is None or not self.build.resolve(planned).rows:
+            raise ConfigError(
+                f"{self.build.folder.url}: data.min_hardness, data.draw_by_hardness: no hardness "
+                "was measured; build it with hardness.enabled=true"
+            )
+        hardness: dict[str, float] = {}
+        for table in stream_live(self.build, planned, ["preference", "hardness"]):
+            values = zip(
+                table["preference"].to_pylist(), table["hardness"].to_pylist(), strict=True
+            )
+            hardness.update(values)
+        return hardness
 
 
 @contextmanager
@@ -68,14 +85,20 @@ def freeze_dataset(
     """Freeze the training and held-out rows; refuse a run without training rows."""
     data = config.data
     folder = tables.folder
+    hardness = None
+    if data.min_hardness or data.draw_by_hardness:
+        hardness = table.read_hardness()
     refused, decided = freeze_rows(
         table.build,
         table.planned,
         run.rows,
-        needs=needs,
+        needs=replace(needs, min_hardness=data.min_hardness),
         splits=(data.split, data.eval_split),
         decisions=table.decisions,
+        hardness=hardness,
     )
+    if hardness and data.draw_by_hardness:
+        draw_rows(run.rows, data.split, hardness, seed=config.seed)
     if not count_frozen(run.rows, data.split):
         why = "it has none"
         if refused:

@@ -25,7 +25,7 @@ from pairwright.prompts import difference_verbs, use_prompts
 from pairwright.prompts.difference_prompts import VERBS
 from pairwright.schemas.arrow import from_table, to_table
 from pairwright.schemas.control_tokens import refuse_conversation
-from pairwright.schemas.decisions import UNDECIDED, Decision, Decisions, latest_decisions
+from pairwright.schemas.decisions import EDITED, UNDECIDED, Decision, Decisions, latest_decisions
 from pairwright.schemas.errors import StoreError, TrainingError
 from pairwright.schemas.rows import Dropped, PreferenceRow, Turn
 from pairwright.tasks.store.files import Folder, naming
@@ -76,11 +76,14 @@ class Needs:
     images: bool = False  # whether rejected images are used
     # whether they are used in addition to a rejected text, or only in place of one
     beside: bool = True
+    # whether a pair is also shown in the other order, with the text of that order
+    exchanged: bool = False
     # whether each answer of a conversation carries loss, or the last one alone
     every_answer: bool = False
     rejected_side: bool = False  # whether a row must have a rejected text or rejected images
     pairs: bool = False  # whether images are compared in pairs (differential perception)
     held_out: frozenset[str] = frozenset()  # images that no row may show
+    min_hardness: float = 0.0  # least hardness of a training row
     accepted: str = ""  # split of which people must have accepted each row; empty: none
 
 
@@ -95,6 +98,8 @@ class Example:
     then: tuple[Turn, ...] = ()  # rest of the conversation: user and assistant in turn
     rejected: tuple[str, ...] = ()  # hardest first
     rejected_images: tuple[bytes, ...] = ()  # as many as ``images``, or none
+    # text of the other order of the images, which then are the rejected ones; empty: none
+    exchanged: str = ""
 
     @property
     def conversation(self) -> tuple[Turn, ...]:
@@ -105,10 +110,13 @@ class Example:
 def make_example(row: PreferenceRow, needs: Needs) -> Example:
     """Return a row's example; ``RefusedRowError`` where it cannot be trained on."""
     check_trainable(row, needs)
-    rejected = rejected_texts(row)[: needs.texts]
+    exchanged = _find_exchanged(row) if needs.exchanged else ""
+    rejected = [text for text in rejected_texts(row) if text != exchanged][: needs.texts]
     rejected_images: tuple[bytes, ...] = ()
     if needs.images and (needs.beside or not rejected):
         rejected_images = row.rejected_images
+    if exchanged:
+        rejected_images = row.images[::-1]
     if rejected_images and len(rejected_images) != len(row.images):
         raise RefusedRowError(
             "rejected images do not match", f"{len(rejected_images)} for {len(row.images)}"
@@ -121,9 +129,24 @@ def make_example(row: PreferenceRow, needs: Needs) -> Example:
         images=row.images,
         chosen=turns[first].text.strip(),
         then=tuple(map(_strip_answer, turns[first + 1 :])),
-        rejected=rejected,
+        rejected=tuple(rejected),
         rejected_images=rejected_images,
+        exchanged=exchanged,
     )
+
+
+def _find_exchanged(row: PreferenceRow) -> str:
+    """Return the text of a pair in the other order: its text, with first and second exchanged.
+
+    Empty: none, or people changed the chosen text, of which it would no longer be the exchange.
+    """
+    if len(row.images) != PAIR or row.chosen_model.endswith(EDITED):
+        return ""
+    texts = {row.rejected_maker: row.rejected}
+    for negative in row.negatives:
+        texts.setdefault(negative.maker, negative.text)
+    exchanged = texts.get("swapped", "").strip()
+    return "" if exchanged == row.chosen.strip() else exchanged
 
 
 def _strip_answer(turn: Turn) -> Turn:
@@ -149,7 +172,8 @@ def check_trainable(row: PreferenceRow, needs: Needs) -> None:
     _check_control(row)
     if needs.every_answer:
         _check_turns(row.prompt[_first_answer(row) :])
-    if needs.rejected_side and not rejected_texts(row) and not row.rejected_image_maker:
+    has_images = needs.images and bool(row.rejected_image_maker)
+    if needs.rejected_side and not rejected_texts(row) and not has_images:
         raise RefusedRowError("no rejected side")
 
 
@@ -264,10 +288,12 @@ def freeze_rows(
     needs: Needs,
     splits: tuple[str, ...],
     decisions: Decisions = UNDECIDED,
+    hardness: Mapping[str, float] | None = None,
 ) -> tuple[list[Refused], Counter[str]]:
     """Write the trainable rows of the splits of a resolved ``PreferenceRow`` table.
 
-    Returns the others, and how many rows people accepted, edited and rejected.
+    ``hardness``: that of rows by key; of the first split, harder ones than asked for are trained
+    on. Returns the others, and how many rows people accepted, edited and rejected.
     """
     refused = list[Refused]()
     verdicts = Counter[str]()
@@ -287,6 +313,8 @@ def freeze_rows(
                 if decision:
                     verdicts[decision.verdict] += 1
                 refusal = _refuse(row, needs, decisions)
+                if hardness is not None and row.split == splits[0]:
+                    refusal = refusal or _refuse_easy(row.key, hardness, needs.min_hardness)
                 if refusal:
                     refused.append(refusal)
                 else:
@@ -334,6 +362,31 @@ def _refuse(row: PreferenceRow, needs: Needs, decisions: Decisions) -> Refused |
     except RefusedRowError as error:
         return error.to_refused(row.key)
     return None
+
+
+def _refuse_easy(key: str, hardness: Mapping[str, float], least: float) -> Refused | None:
+    """Refuse a row that a blind model answers right, or was not asked about."""
+    value = hardness.get(key)
+    if value is None:
+        return Refused(key=key, reason="its hardness is not known")
+    if value < least:
+        detail = f"hardness {value:.2f}, data.min_hardness is {least:g}"
+        return Refused(key=key, reason="expected without the images", detail=detail)
+    return None
+
+
+def draw_rows(file: Path, split: str, hardness: Mapping[str, float], *, seed: int) -> None:
+    """Replace the frozen rows of a split by as many, drawn with their hardness as weight."""
+    entries = _open(str(file))
+    is_split = pc.equal(entries["split"], split)
+    rows = entries.filter(is_split)
+    weights = np.array([hardness[key] for key in rows["key"].to_pylist()])
+    if not weights.sum():
+        raise TrainingError("data.draw_by_hardness: a blind model is sure of all training rows")
+    rng = np.random.default_rng(seed)
+    drawn = np.sort(rng.choice(len(rows), len(rows), p=weights / weights.sum()))
+    others = entries.filter(pc.invert(is_split))
+    _write(file, pa.concat_tables([rows.take(pa.array(drawn)), others]))
 
 
 def count_frozen(file: Path, split: str) -> int:

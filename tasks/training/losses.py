@@ -2,7 +2,9 @@
 
 SFT; DPO (Rafailov et al. 2023) with one or several negatives; mDPO (Wang et al. 2024,
 "Conditional Preference Optimization for Multimodal Large Language Models"), a baseline; AdaViP
-(paper 004, section 3.3); ADPO (paper 000, section 4), the policy's loss and the retriever's.
+(paper 004, section 3.3); SymMPO (Liu et al. 2025, "Mitigating Hallucination Through
+Theory-Consistent Symmetric Multimodal Preference Optimization"); ADPO (paper 000, section 4), the
+policy's loss and the retriever's.
 
 ADPO's Algorithm 1 reverses both signs of its Eqs. 5 to 7 and its text: taken literally, the
 policy's margin would fall (steps 8, 11) and the retriever would pick easy negatives (9, 12). Here
@@ -10,7 +12,9 @@ both follow the equations: the policy descends on the loss, the retriever ascend
 
 A batch of B examples has A answers each, in columns: the chosen text (``CHOSEN``), the chosen text
 given the rejected images (``IMAGE``), then the rejected texts (from ``TEXTS`` on), hardest first;
-any may be absent. torch is imported inside functions, so that ``needs_of`` works without it.
+any may be absent. For SymMPO the rejected images are the prompt's in the other order, and two of
+the texts are the text of that order, given both orders (``SWAPPED``, ``EXCHANGED``). torch is
+imported inside functions, so that ``needs_of`` works without it.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CHOSEN, IMAGE, TEXTS = 0, 1, 2
+SWAPPED, EXCHANGED = TEXTS + 1, TEXTS + 2
+"""Columns of SymMPO: the text of the other order, given the prompt's images, and given its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +87,9 @@ def rewards_of(
 
     ``texts``: the number of rejected texts; ``None``: all. ``per_token``: log-ratios are divided by
     the answers' tokens. These are the implicit rewards of
-    Rafailov et al. 2023 (paper 004, Eq. 4); their constant cancels in margins between texts, and is
-    ignored between images, each of which has its own. The reference gets no gradient.
+    Rafailov et al. 2023 (paper 004, Eq. 4) without their constant, beta log Z of the prompt and its
+    images. Between texts of the same images it cancels. Between images it does not: each has a
+    partition function of its own, which mDPO and AdaViP leave out. The reference gets no gradient.
     """
     policy = _with_columns(policy, texts)
     reference = _with_columns(reference, texts)
@@ -103,13 +110,13 @@ def rewards_of(
 
 
 def _with_columns(scored: Scored, texts: int | None) -> Scored:
-    """Return at most ``texts`` columns of rejected texts, padded to at least one."""
+    """Return ``texts`` columns of rejected texts, padded with absent ones; ``None``: all."""
     from torch.nn.functional import pad
 
     last = None if texts is None else TEXTS + texts
     logps = scored.logps[:, :last]
     tokens = scored.tokens[:, :last]
-    missing = max(0, TEXTS + 1 - logps.shape[1])
+    missing = max(0, TEXTS + (texts or 1) - logps.shape[1])
     padding = (0, missing)
     return Scored(logps=pad(logps, padding), tokens=pad(tokens, padding))
 
@@ -353,6 +360,45 @@ def adavip(
     return loss_of(losses, present.any(1), {**log_preferences(rewards), **weights})
 
 
+def symmpo(
+    policy: Scored,
+    reference: Scored,
+    config: settings.SymmpoConfig,
+) -> Loss:
+    """Return the mean of DPO on the rejected text, and on the texts of both orders of the images.
+
+    Of a pair (a, b) with the text y, and of (b, a) with the text s, the symmetric terms are
+    -log sigmoid(r(y | a, b) - r(s | a, b)) and -log sigmoid(r(s | b, a) - r(y | b, a)): texts under
+    the same images, whose partition function cancels. Beside them are the square of the difference
+    of both margins (without beta, as in the authors' code) and the anchors of both chosen texts.
+    An example without a text of the other order has plain DPO on its rejected text (ours).
+    """
+    rewards = rewards_of(policy, reference, beta=config.beta, texts=EXCHANGED - TEXTS + 1)
+    rejected, swapped, exchanged = rewards.texts.unbind(1)
+    has_text, *has_orders = rewards.has_texts.unbind(1)
+    has_both = rewards.has_image & has_orders[0] & has_orders[1]
+    margin = rewards.chosen - swapped
+    other_margin = exchanged - rewards.image
+    symmetric = surprise(margin) + surprise(other_margin)
+    gap = (margin - other_margin) / config.beta
+    terms = config.symmetric_weight * symmetric + config.consistency_weight * gap.square()
+    if config.anchor:
+        terms = terms + surprise(rewards.chosen) + surprise(exchanged)
+    losses = surprise(rewards.chosen - rejected).where(has_text, 0) + terms.where(has_both, 0)
+    ranked = replace(
+        rewards,
+        texts=rewards.texts[:, :2],
+        has_texts=rewards.has_texts[:, :2],
+        logps=rewards.logps[:, : TEXTS + 2],
+    )
+    logged = {
+        **log_preferences(ranked),
+        "margin/exchanged": (other_margin, has_both),
+        "accuracy/exchanged": ((other_margin.sign() + 1) / 2, has_both),
+    }
+    return loss_of(losses, has_text | has_both, logged)
+
+
 def adpo(
     policy: Scored,
     reference: Scored,
@@ -418,6 +464,7 @@ LOSSES: dict[str, Callable[[Scored, Scored, Any], Loss]] = {
     "dpo": dpo,
     "mdpo": mdpo,
     "adavip": adavip,
+    "symmpo": symmpo,
     "adpo": adpo,
 }
 """Preference losses: of the policy, the reference, and the objective's section of the settings."""
@@ -431,9 +478,15 @@ NEEDS: dict[str, Needs] = {
     ),
     "mdpo": Needs(texts=1, images=True, rejected_side=True),
     "adavip": Needs(texts=1, images=True, rejected_side=True),
+    "symmpo": Needs(texts=1, exchanged=True, rejected_side=True),
     "adpo": Needs(),  # its retriever draws the negatives
     "namc": Needs(),
 }
+
+
+def count_columns(needs: Needs) -> int:
+    """Return A, the number of columns of the answers that a run needs."""
+    return EXCHANGED + 1 if needs.exchanged else TEXTS + needs.texts
 
 
 def compute_loss(

@@ -12,6 +12,7 @@ OBJECTIVES: Mapping[str, Objective] = {
     "dpo": PREFERENCES,
     "mdpo": PREFERENCES,
     "adavip": PREFERENCES,
+    "symmpo": PREFERENCES,
     "adpo": PREFERENCES,
     "namc": NamcObjective(),
 }

@@ -35,9 +35,9 @@ from pairwright.tasks.training.load_model import (
 )
 from pairwright.tasks.training.losses import (
     CHOSEN,
-    TEXTS,
     Loss,
     compute_loss,
+    count_columns,
     measures_of,
     negative_rewards,
 )
@@ -331,7 +331,7 @@ class PreferenceTrainer(Trainer):
             return
         log.info("the initial model scores all answers once, for the reference")
         scores = list[tuple[str, list[float], list[int]]]()
-        width = TEXTS + measures_of(self.setup.config).texts
+        width = count_columns(measures_of(self.setup.config))
         model = self.model
         for rows in (self.train_dataset, self.eval_dataset):
             for batch, counts in self._iterate_batches(rows):

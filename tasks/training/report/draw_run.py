@@ -81,9 +81,23 @@ LEARNING = (
     ChartMetric(
         "margin/image", "image", "third", "Margin", "reward of the chosen less the rejected"
     ),
+    ChartMetric(
+        "margin/exchanged",
+        "other order",
+        "plain",
+        "Margin",
+        "reward of the chosen less the rejected",
+    ),
     ChartMetric("accuracy", "text", "chosen", "Accuracy", "preferences ranked as they should be"),
     ChartMetric(
         "accuracy/image", "image", "third", "Accuracy", "preferences ranked as they should be"
+    ),
+    ChartMetric(
+        "accuracy/exchanged",
+        "other order",
+        "plain",
+        "Accuracy",
+        "preferences ranked as they should be",
     ),
     ChartMetric(
         "reward/chosen", "chosen", "chosen", "Rewards", "beta x log-ratio to the reference"

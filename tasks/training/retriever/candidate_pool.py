@@ -11,7 +11,6 @@ numbers of devices, draw the same. Needs NumPy; memory: 8 bytes per row and posi
 texts.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -21,31 +20,11 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.plain_text import plain_text
 from pairwright.schemas.rows import make_key
-from pairwright.tasks.texts.words import says_no_change
 
 Places = NDArray[np.int64]
 Use = Literal["candidates", "negatives"]
 STREAMS: dict[Use, int] = {"candidates": 1, "negatives": 2}
 NONE = -1  # stands for no text
-MOST_CHARACTERS = 2000
-CHANGED = (
-    r"(?:chang\w+|differ\w*|alter\w*|modif\w+|mov\w+|variations?|added|removed|replaced|missing"
-    r"|happen\w*|occurr\w*)"
-)
-SAME = re.compile(
-    r"\b(?:unchanged|unaltered|unmodified|identical|indistinguishable|duplicates?"
-    r"|(?:no|not|zero|not one|without(?: any)?|hardly any|\w+n['’ ]t|never)"
-    rf" (?:\w+ ){{0,4}}?{CHANGED}"
-    rf"|(?:nothing|none|neither) (?:\w+ ){{0,4}}?{CHANGED}"
-    r"|(?:is|are|was|were|remains?|stays?|stayed|remained|looks?|seems?|appears?|exactly|still|all"
-    r"|both|be)"
-    r" (?:\w+ ){0,2}?(?:the )?same"
-    r"|same (?:scene|image|photo\w*|picture|view|thing|content|as before)s?|just like before)\b",
-    re.IGNORECASE,
-)
-EXCEPT = re.compile(
-    r"\b(?:but|except|apart from|aside from|other than|however|though|only)\b", re.IGNORECASE
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,15 +150,3 @@ def generator_of(
     counter = [0, 0, step, STREAMS[use]]
     bits = np.random.Philox(key=[mark, seed], counter=counter)
     return np.random.Generator(bits)
-
-
-def may_say_no_change(text: str) -> bool:
-    """Return whether a text, or part of it, may state that nothing changed.
-
-    A long one is read in part. False positives are harmless: such a text is only withheld from
-    unchanged pairs, and its pair from such negatives.
-    """
-    text = " ".join(text[:MOST_CHARACTERS].split())
-    if says_no_change(text):
-        return True
-    return bool(SAME.search(text)) and not EXCEPT.search(text)

@@ -32,6 +32,7 @@ from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.snapshot import live_index, stream_live
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.store.vectors import Vectors, add_vectors, open_vectors, write_vectors
+from pairwright.tasks.texts.common_texts import find_common, may_say_no_change
 from pairwright.tasks.training.embed_chosen_texts import embed_chosen_texts, text_key
 from pairwright.tasks.training.freeze_rows import FrozenRows
 from pairwright.tasks.training.retriever.candidate_pool import (
@@ -39,7 +40,6 @@ from pairwright.tasks.training.retriever.candidate_pool import (
     Pool,
     PoolEntry,
     make_pool,
-    may_say_no_change,
 )
 
 CLIP, ENTRIES = "clip.json", "entries.arrow"
@@ -199,11 +199,14 @@ def read_entries(
     for rows in frozen:
         splits |= dict.fromkeys(rows.keys(), rows.split)
     no_change = _read_no_change(build, tables)
-    # Texts of other splits must not become negatives.
+    # Texts of other splits must not become negatives, unless they are common sentences.
     excluded: set[str] = set()
+    located: list[tuple[str, str, str]] = []
     for row in _stream_edited(build, tables[table], edited):
+        located.append((row["split"], row["subject"], row["chosen"]))
         if row["split"] != train:
             excluded.add(plain_text(row["chosen"]))
+    excluded -= find_common(located, train)
     for row in _stream_edited(build, tables[table], edited):
         if row["key"] not in splits:
             continue

@@ -21,8 +21,8 @@ from tests.fixtures.families_of_models import FAMILIES
 from tests.fixtures.runs_to_train import write_run
 
 NAMES = profile_names(RECIPES)
-PAPERS = ("adpo", "adpo-sft", "adavip", "m3diff", "namc")
-OBJECTIVES = ("sft", "dpo", "mdpo", "adavip", "adpo")
+PAPERS = ("adpo", "adpo-sft", "adavip", "m3diff", "namc", "symmpo")
+OBJECTIVES = ("sft", "dpo", "mdpo", "adavip", "symmpo", "adpo")
 BUILT = {
     "qwen2-vl": "qwen2_vl",
     "qwen2.5-vl": "qwen2_5_vl",
@@ -66,7 +66,7 @@ def test_recipes_fit_what_they_are_for(recipe):
 def test_what_is_named_after_a_paper_has_its_settings():
     configs = {name: config_of(name) for name in PAPERS}
     assert {config.sft_weight for config in configs.values()} == {0}
-    adpo, first, adavip, m3diff, namc = configs.values()
+    adpo, first, adavip, m3diff, namc, symmpo = configs.values()
     assert (adpo.adpo.candidates, adpo.adpo.temperature) == (128, 2)
     assert (adpo.optimiser.learning_rate, first.optimiser.learning_rate) == (3e-6, 5e-7)
     assert first.optimiser.precision == "fp32"
@@ -74,6 +74,7 @@ def test_what_is_named_after_a_paper_has_its_settings():
     rates = m3diff.optimiser
     assert (rates.learning_rate, rates.vision_learning_rate) == (1e-5, 2e-6)
     assert m3diff.model.lora.rank == 128
+    assert (symmpo.optimiser.learning_rate, symmpo.symmpo.symmetric_weight) == (5e-6, 0.5)
     assert (namc.namc.size, namc.optimiser.learning_rate) == ("paper", 3e-4)
 
 

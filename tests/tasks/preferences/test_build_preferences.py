@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from io import BytesIO
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from PIL import Image
 
 from pairwright.prompts import load_wordings
 from pairwright.schemas.claims import CLAIMS, Claim, Selector
-from pairwright.schemas.config import PreferencesConfig
+from pairwright.schemas.config import PreferencesConfig, RejectedBy
 from pairwright.schemas.removing import SEVERAL
 from pairwright.schemas.rows import (
+    MAKERS,
     CheckRow,
     DifferenceRow,
     Dropped,
@@ -105,6 +107,7 @@ def test_a_preference_holds_everything_that_was_made():
             id="a model's own text before closer ones",
         ),
         pytest.param("own", {}, ["swapped", "edited", "retrieved"], id="no text of its own"),
+        pytest.param("retrieved", {}, ["retrieved", "swapped", "edited"], id="a maker"),
         pytest.param(
             *(
                 "hardest",
@@ -125,6 +128,10 @@ def test_without_a_rejection_no_image_is_rejected(rejections, texts, text):
     row = build(rejections=rejections, **texts)
     assert (row.rejected_images, row.removal_scores, row.rejected_image_maker) == ((), (), "")
     assert (row.chosen, row.rejected, len(row.negatives)) == ("chosen text", text, 2 * bool(text))
+
+
+def test_every_maker_may_come_first():
+    assert set(get_args(RejectedBy)) == {"drawn", "hardest", "own", *MAKERS}
 
 
 DAMAGED = {FIRST: replace(IMAGES[0], image=SHOWN[0][:-40]), SECOND: IMAGES[1]}

@@ -10,7 +10,8 @@ from pairwright.schemas.arrow import to_table
 from pairwright.schemas.claims import CLAIMS, Claim, Selector, may_hold
 from pairwright.schemas.config import RejectedTextsConfig
 from pairwright.schemas.rows import DifferenceRow, Dropped, make_key
-from pairwright.tasks.rejected.retrieve_texts import FUNCTION_WORDS, index_texts, retrieve_texts
+from pairwright.tasks.rejected.retrieve_texts import FUNCTION_WORDS, retrieve_texts
+from pairwright.tasks.rejected.text_pool import DRAWN, pool_texts
 from tests.fixtures.descriptions import described, description, person_said
 from tests.fixtures.graphs import graph, rows_of, thing
 
@@ -63,12 +64,12 @@ def test_the_most_similar_false_one_is_taken() -> None:
         graphs = (images[pair.first].graph, images[pair.second].graph)
         things = [item for scene in graphs for item in scene.objects]
         others = [number for number in range(len(rows)) if number != at]
+        if row.no_change:
+            others = [number for number in others if not rows[number].no_change]
         others.sort(key=lambda number: (-scores[at, number], rows[number].key))
         ranked = sorted(others[:50], key=lambda number: not names_one_of(things, rows[number]))
         is_false = [
-            not may_hold(CLAIMS.validate_json(rows[number].claims), graphs)
-            and not (row.no_change and rows[number].no_change)
-            for number in ranked
+            not may_hold(CLAIMS.validate_json(rows[number].claims), graphs) for number in ranked
         ]
         skipped = is_false.index(True)
         source = rows[ranked[skipped]]
@@ -128,8 +129,10 @@ def test_texts_without_words_are_no_crash() -> None:
 
 def test_a_large_collection_is_sampled_by_key() -> None:
     rows, *_ = described(range(30))
-    index = index_texts(rows, RejectedTextsConfig(max_searched=5), {})
-    assert [row.key for row in index.rows] == sorted(row.key for row in rows)[:5]
+    splits = pa.table({name: pa.array([], pa.string()) for name in DRAWN})
+    pool = pool_texts(to_table(rows, DifferenceRow), splits, 5)
+    by_pair = sorted(rows, key=lambda row: (row.subject, row.key))[:5]
+    assert [row.key for row in pool.rows] == sorted(row.key for row in by_pair)
 
 
 def test_texts_come_from_the_row_s_own_split() -> None:
@@ -187,3 +190,26 @@ def test_human_texts_get_human_texts_of_other_pairs() -> None:
     assert row.note == "of pair r, unchecked"
     (dropped,) = retrieve([own], [own, reference, template])
     assert dropped.reason == NO_OTHER
+
+
+def test_an_unchanged_pair_gets_a_change_although_no_word_is_the_same() -> None:
+    """It is false of a pair of which people say that nothing changed, so it is no unchecked one."""
+    same = person_said("nothing was modified", subject="p")
+    also_same = person_said("there is no change at all", subject="q")
+    change = person_said("the red car has left the parking lot", subject="r")
+    (row,) = retrieve([same], [same, also_same, change])
+    assert (row.text, row.note, row.score) == (change.text, "of pair r", 0.0)
+    assert retrieve([same], [same, also_same])[0].reason == NO_OTHER
+    drawn = {"r": ("test", "r")}
+    assert retrieve([same], [same, change], drawn=drawn)[0].reason == NO_OTHER
+
+
+def test_a_common_sentence_gives_no_held_out_pair_away() -> None:
+    """Three training pairs have it, so it is also rejected where a held-out pair has it."""
+    mine = person_said("a car has changed its place", subject="mine")
+    pairs = [person_said("nothing has changed", subject=f"p{number}") for number in range(3)]
+    held = person_said("Nothing has changed.", subject="held")
+    drawn = {"held": ("test", "held")}
+    assert retrieve([mine], [mine, held, *pairs[:2]], drawn=drawn)[0].reason == NO_OTHER
+    (row,) = retrieve([mine], [mine, held, *pairs], drawn=drawn)
+    assert row.text.lower().startswith("nothing has changed")

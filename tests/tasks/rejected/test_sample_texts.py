@@ -9,9 +9,10 @@ from pairwright.prompts.difference_prompts import difference_regex
 from pairwright.schemas.claims import Claim
 from pairwright.schemas.config import PreferencesConfig, SampledTextsConfig
 from pairwright.schemas.rows import Dropped
+from pairwright.tasks.images.decode import decode_rgb
 from pairwright.tasks.preferences.build_preferences import draw_prompt
 from pairwright.tasks.rejected.check_texts import text_cosine
-from pairwright.tasks.rejected.sample_texts import sample_texts
+from pairwright.tasks.rejected.sample_texts import sample_blind, sample_texts
 from tests.fixtures.asking import ask_stage
 from tests.fixtures.chat_server import Reply
 from tests.fixtures.coloured import colour_of, image_of, pair_of
@@ -142,3 +143,39 @@ def test_beside_a_person_s_text_the_model_answers_in_its_own_words() -> None:
     prompt = draw_prompt(PAIR, "given", PreferencesConfig())
     assert {question.text for question in asked} == {f"<image><image>{prompt}"}
     assert [question.grammar for question in asked] == [None] * 3
+
+
+def sample_hidden(answer, conditions=("blank",), rows=(CHOSEN,), **config):
+    config = partial(SampledTextsConfig, **{"blind": conditions, **config})
+    return ask_stage(answer, sample_blind, rows, config, pairs=PAIRS, images=IMAGES)
+
+
+def test_a_blind_model_is_asked_the_same_and_shown_nothing() -> None:
+    """Blank images are as large as the pair's, and grey; the record says how they were hidden."""
+    (row,), asked = sample_hidden(in_turn(WRONG))
+    _, seeing = sample(in_turn(WRONG), samples=1)
+    assert asked[0].text == seeing[0].text
+    assert asked[0].seed != seeing[0].seed
+    for shown in asked[0].images:
+        pixels = decode_rgb(shown)
+        assert pixels.shape == decode_rgb(RED.image).shape
+        assert set(pixels.flatten().tolist()) == {127}
+    note = "images blank, the closest of 1 samples, unchecked"
+    assert (row.maker, row.note, row.text) == ("blind", note, WRONG)
+    assert len(row.served) == len(asked) == 1
+
+
+def test_each_condition_is_asked_and_the_note_names_that_of_the_text() -> None:
+    conditions = ("blank", "exchanged", "blank")
+    (row,), asked = sample_hidden(in_turn(FAR, WRONG), conditions)
+    assert [[colour_of(image) for image in question.images] for question in asked][1] == [
+        "blue",
+        "red",
+    ]
+    assert len(asked) == 2
+    assert row.note == "images exchanged, the closest of 2 samples, unchecked"
+
+
+def test_a_blind_answer_that_is_true_is_no_negative() -> None:
+    (row,), _ = sample_hidden(in_turn(CHOSEN.text))
+    assert row.reason == "all samples are as true"

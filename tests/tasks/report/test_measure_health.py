@@ -12,7 +12,7 @@ from pairwright.flows.pipeline.load_profile import load_profile
 from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.schemas.bounds import HealthConfig
 from pairwright.schemas.checks import LOW_RATING, NO_RATING
-from pairwright.schemas.rows import Negative
+from pairwright.schemas.rows import HardnessRow, Negative, PreferenceRow
 from pairwright.tasks.pages.charts import Proportion
 from pairwright.tasks.report.measure_health import (
     FOLDS,
@@ -25,6 +25,7 @@ from pairwright.tasks.report.measure_health import (
 from pairwright.tasks.report.query_tables import Tables
 from pairwright.tasks.store.audits import mark_writer, write_audit
 from pairwright.tasks.store.files import Folder
+from tests.fixtures.rows import row_of
 from tests.tasks.report.handmade import LINE, Handmade, build_handmade, encode
 from tests.tasks.report.handmade_served import LINE_SERVED
 
@@ -89,7 +90,8 @@ OFF = HealthConfig.model_validate({f"max_{name}": 1 for name in SHARES} | {"min_
 def health(root, made, *, line=LINE, bounds=DEFAULT, **tables):
     """Return the findings by name, of a dataset of which some tables are others."""
     changed = Handmade({**made.tables, **tables})
-    with build_handmade(root / "dataset", changed, line=line) as (build, _):
+    last = line[-1][0]
+    with build_handmade(root / "dataset", changed, until=last, line=line) as (build, _):
         return {finding.name: finding for finding in measure_health(Tables(build), bounds)}
 
 
@@ -225,3 +227,22 @@ def test_the_share_of_true_texts_is_that_of_the_audit(tmp_path):
 def test_texts_of_scene_graphs_need_no_audit(tmp_path):
     planned = Pipeline(load_profile("scenes", []), "differences").plan()
     assert list(judge_audit(Folder(str(tmp_path)), planned)) == []
+
+
+def test_rows_that_a_blind_model_answers_right_are_counted_by_maker(tmp_path, small):
+    """A hardness below a half is of a row whose chosen text the model expects."""
+    rows = [
+        replace(row, rejected_maker=("blind", "edited")[number % 2])
+        for number, row in enumerate(small.of("preferences"))
+    ]
+    measured = [
+        row_of(HardnessRow, row.key, source=row.key, preference=row.key, hardness=hardness)
+        for row, hardness in zip(rows, (0.9, 0.2, 0.5, 0.1), strict=False)
+    ]
+    entry = ("hardness", "preferences", PreferenceRow, HardnessRow, "preferences")
+    line = (*LINE, entry)
+    findings = health(tmp_path, small, line=line, preferences=rows, hardness=measured)
+    finding = findings["Expected blind"]
+    assert (finding.proportion, finding.good) == (Proportion(2, 4), True)
+    assert "blind 0%, edited 100%" in finding.about
+    assert "Expected blind" not in health(tmp_path / "unmeasured", small)

@@ -1,13 +1,14 @@
 """Batches: what is in them, what is refused, and that they can be made in another process."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from transformers import AutoProcessor
 
 from pairwright.tasks.training.collate import Collator
 from pairwright.tasks.training.freeze_rows import RefusedRowError
-from pairwright.tasks.training.losses import CHOSEN, IMAGE, TEXTS
+from pairwright.tasks.training.losses import CHOSEN, EXCHANGED, IMAGE, SWAPPED, TEXTS
 from tests.fixtures.examples_to_pack import loaded, ragged
 
 
@@ -39,6 +40,20 @@ def test_a_batch_holds_prompts_and_their_answers(collate):
     assert batch.extras["image_grid_thw"].shape == (10, 3)
     types = batch.types["mm_token_type_ids"]
     assert [len(own) for own in types] == [len(prompt) for prompt in batch.prompts]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_pair_in_the_other_order_is_a_second_prompt(processor, apart):
+    item = next(item for item in ragged() if item.example.key == "two")
+    example = replace(item.example, exchanged="A ball is gone.")
+    item = replace(item, example=example, rejected_images=item.images[::-1])
+    batch = Collator(processor, 4096, apart=apart)([item])["batch"]
+    columns = [answer.column for answers in batch.answers for answer in answers]
+    assert columns == [CHOSEN, TEXTS, SWAPPED, IMAGE, EXCHANGED]
+    by_column = {answer.column: answer.ids for answers in batch.answers for answer in answers}
+    assert by_column[CHOSEN] == by_column[IMAGE]
+    assert by_column[SWAPPED] == by_column[EXCHANGED]
+    assert len(batch.prompts) == (5 if apart else 2)
 
 
 def test_prompts_are_tokenised_as_by_transformers(family):

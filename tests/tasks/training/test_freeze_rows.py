@@ -3,6 +3,9 @@
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
+from pairwright.schemas.errors import TrainingError
 from pairwright.schemas.rows import Dropped, Turn
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.store.files import Folder
@@ -10,11 +13,12 @@ from pairwright.tasks.training.freeze_rows import (
     FrozenRows,
     Needs,
     check_frozen_parts,
+    draw_rows,
     mix_rows,
     write_rows,
 )
 from tests.fixtures.preferences_to_train import preference
-from tests.fixtures.runs_to_train import write_run
+from tests.fixtures.runs_to_train import preferences, write_run
 
 NEEDS = Needs(every_answer=True)
 OTHERS = [preference(100 + n, images=n % 3) for n in range(60)]
@@ -63,3 +67,21 @@ def test_rows_that_cannot_be_learned_are_passed_over(tmp_path):
     ]
     frozen = FrozenRows(folder=Folder(str(tmp_path)), file=str(file), split="train")
     assert [frozen.read(number) for number in range(len(frozen))] == OTHERS[3:5]
+
+
+def test_rows_are_drawn_with_their_hardness_as_weight(tmp_path):
+    """As many as before, of the split alone; a row that a blind model answers right never."""
+    rows = preferences(200, held_out=3)
+    job = write_run(tmp_path, TrainConfig(objective="dpo"), rows=rows)
+    keys = job.frozen_rows("train").keys()
+    hardness = {key: (0.0, 0.2, 0.8)[number % 3] for number, key in enumerate(keys)}
+    held_out = job.frozen_rows("validation").keys()
+    draw_rows(job.run.rows, "train", hardness, seed=1)
+    assert job.frozen_rows("validation").keys() == held_out
+    drawn = job.frozen_rows("train").keys()
+    counts = Counter(hardness[key] for key in drawn)
+    assert len(drawn) == len(keys)
+    assert set(counts) == {0.2, 0.8}
+    assert 0.7 < counts[0.8] / len(keys) < 0.9
+    with pytest.raises(TrainingError, match="sure of all"):
+        draw_rows(job.run.rows, "train", dict.fromkeys(keys, 0.0), seed=1)

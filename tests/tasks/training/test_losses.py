@@ -9,8 +9,15 @@ from math import exp, inf, log, nan
 import pytest
 import torch
 
-from pairwright.schemas.training import AdavipConfig, AdpoConfig, DpoConfig, MdpoConfig
+from pairwright.schemas.training import (
+    AdavipConfig,
+    AdpoConfig,
+    DpoConfig,
+    MdpoConfig,
+    SymmpoConfig,
+)
 from pairwright.tasks.training.losses import (
+    Scored,
     adavip,
     adpo,
     dpo,
@@ -18,6 +25,7 @@ from pairwright.tasks.training.losses import (
     negative_rewards,
     retriever_loss,
     sft,
+    symmpo,
 )
 from tests.fixtures.scores import gradient, numbers, score, sigmoid, surprise, zeros_like
 
@@ -171,6 +179,87 @@ ADPO = AdpoConfig(beta=BETA)
 SAMPLED, SAMPLED_REFERENCE = [-2.0, None, -5.0, -1.0], [-3.0, None, -4.5, -2.5]
 # Margins: 0.3 (1 + 0.5) and 0.3 (1 - 1.5).
 MARGINS = 0.45, -0.15
+
+
+SYMMETRIC = SymmpoConfig(beta=BETA, symmetric_weight=0.7, consistency_weight=0.02)
+
+
+def test_symmpo_has_the_terms_of_both_orders():
+    """Columns: chosen y, y of the other order, rejected, the other order's s, s of that order."""
+    policy = score([-2.0, -7.0, -5.0, -4.0, -1.0], grad=True)
+    reference = score([-3.0, -6.0, -4.5, -4.0, -3.0])
+    loss = symmpo(policy, reference, SYMMETRIC)
+    own, other = 0.3 - 0.0, 0.6 - -0.3
+    symmetric = 0.7 * (surprise(own) + surprise(other)) + 0.02 * ((own - other) / BETA) ** 2
+    anchors = surprise(0.3) + surprise(0.6)
+    assert loss.value.item() == exactly(surprise(0.45) + symmetric + anchors)
+    without = SYMMETRIC.model_copy(update={"anchor": False})
+    assert symmpo(policy, reference, without).value.item() == exactly(surprise(0.45) + symmetric)
+    assert loss.metrics["margin/exchanged"].item() == exactly(0.9)
+    assert loss.metrics["margin"].item() == exactly((0.45 + 0.3) / 2)
+
+
+def test_symmpo_without_a_text_of_the_other_order_is_dpo():
+    policy = score([-2.0, None, -5.0], grad=True)
+    loss = symmpo(policy, score([-3.0, None, -4.5]), SYMMETRIC)
+    assert loss.value.item() == exactly(surprise(0.45))
+    assert numbers(loss.metrics) == pytest.approx(LOGGED)
+
+
+def test_symmpos_gradient_by_enumeration_of_all_texts():
+    """A model of two orders and five texts: of each answer, c times (is it) - (its probability)."""
+    texts = 5
+    logits = torch.randn(2, texts, dtype=F64, generator=torch.Generator().manual_seed(0))
+    logits.requires_grad_()
+    prior = torch.randn(2, texts, dtype=F64, generator=torch.Generator().manual_seed(1))
+    y, rejected, s = 0, 1, 2
+    answers = [(0, y), (1, y), (0, rejected), (0, s), (1, s)]  # by column: order and text
+    policy = [logits.log_softmax(1)[cell] for cell in answers]
+    reference = [prior.log_softmax(1)[cell] for cell in answers]
+    tokens = torch.ones(1, len(answers), dtype=torch.long)
+    loss = symmpo(
+        Scored(logps=torch.stack(policy)[None], tokens=tokens),
+        Scored(logps=torch.stack(reference)[None], tokens=tokens),
+        SYMMETRIC,
+    )
+    (slope,) = torch.autograd.grad(loss.value, logits)
+    rewards = [BETA * (a - b).item() for a, b in zip(policy, reference, strict=True)]
+    chosen, other_order, false, swapped, exchanged = rewards
+    own, other = chosen - swapped, exchanged - other_order
+    gap = 2 * 0.02 * (own - other) / BETA**2  # per unit of reward
+    to_own, to_other = 0.7 * -sigmoid(-own) + gap, 0.7 * -sigmoid(-other) - gap
+    to_false = -sigmoid(-(chosen - false))
+    per_answer = [
+        to_own + to_false - sigmoid(-chosen), -to_other, -to_false, -to_own,
+        to_other - sigmoid(-exchanged),
+    ]  # fmt: skip
+    expected = [[0.0] * texts for _ in range(2)]
+    for (order, text), share in zip(answers, per_answer, strict=True):
+        chances = logits[order].softmax(0).tolist()
+        for other_text in range(texts):
+            is_it = other_text == text
+            expected[order][other_text] += BETA * share * (is_it - chances[other_text])
+    assert slope.tolist() == [exactly(row) for row in expected]
+
+
+def test_between_images_a_partition_function_stays():
+    """Of the best policy, pi = ref exp(r / beta) / Z, by enumeration of all texts.
+
+    Margins of texts under the same images are those of the true rewards, those of images are not.
+    """
+    rewards = torch.tensor([[1.0, -0.5, 0.2], [-0.3, 0.4, 0.9]], dtype=F64)
+    prior = torch.tensor([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]], dtype=F64)
+    weights = prior * (rewards / BETA).exp()
+    best = (weights / weights.sum(1, keepdim=True)).log()
+    answers = [(0, 0), (1, 0), (0, 1), (0, 2), (1, 2)]
+    policy = score([best[cell].item() for cell in answers])
+    reference = score([prior.log()[cell].item() for cell in answers])
+    metrics = numbers(symmpo(policy, reference, SYMMETRIC).metrics)
+    assert metrics["margin/exchanged"] == exactly(0.9 - -0.3)
+    assert metrics["margin"] == exactly((1.5 + 0.8) / 2)
+    partition = BETA * (weights.sum(1)[0] / weights.sum(1)[1]).log().item()
+    assert metrics["margin/image"] == exactly(1.0 - -0.3 - partition)
+    assert abs(partition) > 0.1
 
 
 def test_equation_5_over_the_sampled_negatives():

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from pairwright.schemas.decisions import EDITED
 from pairwright.schemas.rows import Negative, PreferenceRow, Turn
 from pairwright.schemas.training import TrainConfig
 from pairwright.tasks.training.freeze_rows import Needs, RefusedRowError, make_example
@@ -37,7 +38,10 @@ BASELINES = [
     pytest.param(config_of("mdpo", anchor=False), id="mdpo without anchor"),
 ]
 LINEAR = [
-    *(pytest.param(config_of(name), id=name) for name in ("dpo", "mdpo", "adavip", "adpo")),
+    *(
+        pytest.param(config_of(name), id=name)
+        for name in ("dpo", "mdpo", "adavip", "symmpo", "adpo")
+    ),
     SEVERAL, *BASELINES
 ]  # fmt: skip
 """Losses that are about the margin where it is wrong."""
@@ -110,6 +114,19 @@ def test_rejected_texts_and_images_are_shown_where_they_are_used(config, both, w
     examples = [make_example(row, needs_of(config)) for row in (ROW, WITHOUT_TEXT)]
     counts = [(len(example.rejected), len(example.rejected_images)) for example in examples]
     assert counts == [both, without_text]
+
+
+def test_a_pair_in_the_other_order_has_the_swapped_text():
+    needs = needs_of(config_of("symmpo"))
+    swapped = Negative(text="A ball left.", maker="swapped", note="", score=0.0)
+    other = replace(ROW, rejected="A cube came.", negatives=(swapped,))
+    example = make_example(other, needs)
+    assert (example.rejected, example.exchanged) == (("A cube came.",), "A ball left.")
+    assert example.rejected_images == (b"b", b"a")
+    first = make_example(replace(ROW, rejected_maker="swapped"), needs)
+    assert (first.rejected, first.exchanged) == (("A cube came.",), "A ball left.")
+    edited = replace(other, chosen_model=f"m, {EDITED}")
+    assert make_example(edited, needs).exchanged == ""  # of another chosen text
 
 
 def test_white_space_around_answers_is_nothing_to_learn():

@@ -3,13 +3,14 @@ anew."""
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pairwright.tasks.training import fit_preferences
 from tests.fixtures.retrievers_to_train import LIVELY, write_adpo_run
-from tests.fixtures.runs_to_train import curve, settings, write_run
+from tests.fixtures.runs_to_train import curve, preferences, settings, write_run
 
 pytestmark = pytest.mark.usefixtures("no_samples")
 TRAJECTORIES = Path(__file__).parent / "trajectories"
@@ -23,6 +24,13 @@ def test_objectives_of_given_answers(objective, qwen, tmp_path):
     job = write_run(tmp_path, settings(objective, qwen, optimiser=LONG, **SHORT))
     fit_preferences.fit_preferences(job)
     compare({"loss": curve(job.run)}, objective)
+
+
+def test_symmpo_compares_the_texts_of_both_orders(qwen, tmp_path):
+    rows = [replace(row, rejected_maker="swapped") for row in preferences()]
+    job = write_run(tmp_path, settings("symmpo", qwen, optimiser=LONG, **SHORT), rows=rows)
+    fit_preferences.fit_preferences(job)
+    compare({name: curve(job.run, name) for name in ("loss", "margin/exchanged")}, "symmpo")
 
 
 @pytest.mark.parametrize("samples", [1, 2])
