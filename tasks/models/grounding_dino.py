@@ -83,6 +83,7 @@ class GroundingDino:
     """Detector by Grounding DINO; its weights are loaded at the first use, once per process."""
 
     config: DetectionConfig
+    name: str = "grounding-dino"
 
     @property
     def version(self) -> str:

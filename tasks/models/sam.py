@@ -6,7 +6,7 @@ encoder computes in bfloat16; boxes and masks are always float32, or corners wou
 four pixels.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -86,16 +86,16 @@ class Sam:
     """Segmenter by SAM; its weights are loaded at the first use, once per process."""
 
     config: SegmentationConfig
+    name: str = "sam"
 
     @property
     def version(self) -> str:
         """Return the identity of the weights."""
         return f"SAM {self.config.revision or self.config.checkpoint or self.config.model}"
 
-    @property
-    def prepare(self) -> Callable[[DecodedImage], SquareImage]:
-        """Return the transform to the model's square."""
-        return partial(resize_to_side, _load(self).transform.target_length)
+    def prepare(self, image: DecodedImage) -> SquareImage:
+        """Return the image in the model's square."""
+        return resize_to_side(_load(self).transform.target_length, image)
 
     def segment(
         self,
@@ -164,12 +164,10 @@ def _decode(predictor: Any, image: SquareImage, boxes: Sequence[Box]) -> Iterato
 
 
 def pin_sam(config: SegmentationConfig) -> SegmentationConfig:
-    """Return the configuration with the hash of the local weights, if it uses them.
+    """Return the configuration with the hash of the local weights.
 
     A named checkpoint is checked.
     """
-    if config.segmenter != "sam":
-        return config
     require_modules(FIELD, "torch", "torchvision", "segment_anything")
     path = find_checkpoint(
         config.checkpoint,

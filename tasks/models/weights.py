@@ -35,6 +35,8 @@ RETRIES = 4
 NOT_TENSORS = re.compile(r"unsupported (global: )?(global|operand) \S+|TorchScript", re.IGNORECASE)
 """Cause in PyTorch's message of a file that holds more than tensors."""
 CHUNK_BYTES = 1 << 22
+ANY_TYPE: tuple[str, ...] = ()
+"""Types of a model that may be of any (``Pretrained.types``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,8 +365,8 @@ class Pretrained:
         path = folder / "config.json"
         with loading(self.field, folder):
             kind = json.loads(path.read_text(encoding="utf-8")).get("model_type")
-        if kind not in self.types:
-            expected = " or a ".join(self.types)
+        if not isinstance(kind, str) or (self.types and kind not in self.types):
+            expected = " or a ".join(self.types) or "type of transformers"
             raise ModelError(f"{self.field}.model: {path} describes a {kind}, not a {expected}")
         return kind
 
