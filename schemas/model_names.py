@@ -46,6 +46,11 @@ class ModelPlace:
         """Return the names of our own models."""
         return tuple(model.name for model in self.models)
 
+    def weights_of(self, name: str) -> str:
+        """Return the usual weights of one of our models; empty: it has none."""
+        weights = {model.name: model.weights for model in self.models}
+        return weights.get(name, "")
+
 
 SCENE = "the rendered scene's own graph"
 EMBEDDERS = ModelPlace(
@@ -87,6 +92,13 @@ DETECTORS = ModelPlace(
     (
         NamedModel("scene-graph", SCENE),
         NamedModel("grounding-dino", "Grounding DINO", "IDEA-Research/grounding-dino-base", APACHE),
+        NamedModel(
+            "mm-grounding-dino",
+            "MM Grounding DINO, or LLMDet",
+            "openmmlab-community/mm_grounding_dino_large_all",
+            APACHE,
+        ),
+        NamedModel("owlv2", "OWLv2, or OWL-ViT", "google/owlv2-large-patch14-ensemble", APACHE),
     ),
 )
 SEGMENTERS = ModelPlace(
@@ -96,6 +108,11 @@ SEGMENTERS = ModelPlace(
     (
         NamedModel("scene-graph", "the renderer's masks"),
         NamedModel("sam", "SAM (the package segment-anything)", "sam_vit_h_4b8939.pth", APACHE),
+        NamedModel("sam1", "SAM (transformers)", "facebook/sam-vit-huge", APACHE),
+        NamedModel("sam2", "SAM 2 and 2.1", "facebook/sam2.1-hiera-large", APACHE),
+        NamedModel(
+            "sam3", "SAM 3, prompted by boxes", "facebook/sam3", "SAM License, to be accepted"
+        ),
     ),
 )
 REMOVERS = ModelPlace(

@@ -3,9 +3,9 @@
 Each section belongs to one step, and each step writes a table of its own.
 """
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pairwright.schemas.encoder_config import ClipConfig
 from pairwright.schemas.model_names import (
@@ -27,6 +27,7 @@ from pairwright.schemas.section import (
     Share,
 )
 
+SAM_SIZES = ("vit_b", "vit_l", "vit_h")
 Batch = Annotated[int, Field(ge=0, le=4096)]
 
 
@@ -81,9 +82,9 @@ class DetectionConfig(ModelSection):
     uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"model", "revision"}
     detector: DetectorName = "scene-graph"
     """The rendered scene's own graph, Grounding DINO (transformers), or a plugin's."""
-    model: Annotated[str, Field(min_length=1)] = "IDEA-Research/grounding-dino-base"
-    """Grounding DINO on the Hub (read from the local cache), or a local folder as save_pretrained
-    writes it."""
+    model: str = ""
+    """Weights on the Hub (read from the local cache), or a local folder as save_pretrained writes
+    it; empty: the detector's usual ones (`pairwright models`)."""
     revision: str = ""
     """The Hub's commit, or the hash of the local files; empty: what is on this machine."""
     box_threshold: Share = 0.25
@@ -101,16 +102,24 @@ class SegmentationConfig(Section):
     uncounted: ClassVar[frozenset[str]] = frozenset({"checkpoint", "model", "revision", "download"})
     segmenter: SegmenterName = "scene-graph"
     """The renderer's masks, SAM (segment-anything), or a plugin's."""
-    model: Literal["vit_b", "vit_l", "vit_h"] = "vit_h"
-    """Size of the published checkpoint; a local one states its own."""
+    model: str = ""
+    """With `sam`: the size of the published checkpoint, `vit_b`, `vit_l` or `vit_h` (empty: that; a
+    local one states its own). With `sam1`, `sam2`, `sam3`: weights on the Hub, or a local folder as
+    save_pretrained writes it; empty: the usual ones (`pairwright models`)."""
     checkpoint: str = ""
-    """Local weights in their place: a `.pth` as published, or safetensors with the same keys."""
+    """Local weights of `sam`: a `.pth` as published, or safetensors with the same keys."""
     max_box_area: Share = 0.95
     """Boxes of at least this share of the image are left out (ours)."""
     revision: str = ""
     """The hash of the file; empty: what is on this machine."""
     download: bool = False
     """Whether weights that are not on this machine may be fetched when a build starts."""
+
+    @model_validator(mode="after")
+    def _model_fits(self) -> Self:
+        if self.segmenter == "sam" and self.model not in ("", *SAM_SIZES):
+            raise ValueError(f"model {self.model!r}: sam has {', '.join(SAM_SIZES)}")
+        return self
 
 
 class ElementsConfig(Section):

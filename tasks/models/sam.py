@@ -64,6 +64,7 @@ FILES = {
     ),
 }
 """The published files, by model."""
+USUAL = "vit_h"
 MAX_MASK_PIXELS = 1 << 26
 """Maximum mask pixels of an image at once, 4 bytes each."""
 DECODER_HEADS = 8
@@ -91,7 +92,8 @@ class Sam:
     @property
     def version(self) -> str:
         """Return the identity of the weights."""
-        return f"SAM {self.config.revision or self.config.checkpoint or self.config.model}"
+        config = self.config
+        return f"SAM {config.revision or config.checkpoint or config.model or USUAL}"
 
     def prepare(self, image: DecodedImage) -> SquareImage:
         """Return the image in the model's square."""
@@ -171,7 +173,7 @@ def pin_sam(config: SegmentationConfig) -> SegmentationConfig:
     require_modules(FIELD, "torch", "torchvision", "segment_anything")
     path = find_checkpoint(
         config.checkpoint,
-        FILES[config.model],
+        FILES[config.model or USUAL],
         config.revision,
         download=config.download,
     )
@@ -186,7 +188,9 @@ def _load(sam: Sam) -> Any:
     from segment_anything import SamPredictor
 
     config = sam.config
-    path = find_checkpoint(config.checkpoint, FILES[config.model], config.revision, download=False)
+    path = find_checkpoint(
+        config.checkpoint, FILES[config.model or USUAL], config.revision, download=False
+    )
     return SamPredictor(load_sam(path, field=FIELD).to(choose_device()))
 
 

@@ -1,4 +1,4 @@
-"""Detectors by name: Grounding DINO on photographs, the graphs of rendered scenes, plugins'.
+"""Detectors by name: of photographs, the graphs of rendered scenes, plugins'.
 
 They find boxes for the tags of an image.
 """
@@ -11,6 +11,7 @@ from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models.devices import count_processes
 from pairwright.tasks.models.grounding_dino import GroundingDino, pin_grounding_dino
 from pairwright.tasks.models.model_registry import ModelRegistry, OwnModel
+from pairwright.tasks.models.owlv2 import Owlv2, pin_owlv2
 from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.models.scene_models import SceneDetector
 from pairwright.tasks.perception.faults import ImageFault
@@ -55,12 +56,22 @@ def _pin_grounding_dino(config: DetectionConfig) -> DetectionConfig:
     return pin_grounding_dino(config, download=config.download)
 
 
+def _make_owlv2(config: DetectionConfig) -> Detector:
+    return Owlv2(config=config)
+
+
+def _pin_owlv2(config: DetectionConfig) -> DetectionConfig:
+    return pin_owlv2(config, download=config.download)
+
+
 DETECTORS: ModelRegistry[DetectionConfig, Detector] = ModelRegistry(
     "detectors",
     Detector,
     {
         "scene-graph": OwnModel(_make_graph),
         "grounding-dino": OwnModel(_make_grounding_dino, _pin_grounding_dino),
+        "mm-grounding-dino": OwnModel(_make_grounding_dino, _pin_grounding_dino),
+        "owlv2": OwnModel(_make_owlv2, _pin_owlv2),
     },
 )
 """All detectors, by name."""

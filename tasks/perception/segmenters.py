@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.rows import Box, Tag
+from pairwright.tasks.models.box_sam import BoxSam, pin_box_sam
 from pairwright.tasks.models.model_registry import ModelRegistry, OwnModel
 from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.models.sam import Sam, pin_sam
@@ -50,12 +51,19 @@ def _make_sam(config: SegmentationConfig) -> Segmenter:
     return Sam(config=config)
 
 
+def _make_box_sam(config: SegmentationConfig) -> Segmenter:
+    return BoxSam(config=config)
+
+
 SEGMENTERS: ModelRegistry[SegmentationConfig, Segmenter] = ModelRegistry(
     "segmenters",
     Segmenter,
     {
         "scene-graph": OwnModel(_make_graph),
         "sam": OwnModel(_make_sam, pin_sam),
+        "sam1": OwnModel(_make_box_sam, pin_box_sam),
+        "sam2": OwnModel(_make_box_sam, pin_box_sam),
+        "sam3": OwnModel(_make_box_sam, pin_box_sam),
     },
 )
 """All segmenters, by name."""
