@@ -14,14 +14,14 @@ from pydantic import (
     BeforeValidator,
     Field,
     SerializeAsAny,
-    WithJsonSchema,
     model_validator,
 )
 
 from pairwright.schemas.bounds import BudgetConfig, GatesConfig, HealthConfig
-from pairwright.schemas.encoder_config import ClipConfig, Dinov2Config
+from pairwright.schemas.encoder_config import ClipConfig, Dinov2Config, EncoderConfig
 from pairwright.schemas.filters import FiltersConfig
-from pairwright.schemas.plugins import check_plugin_name, read_settings, require_plugins
+from pairwright.schemas.model_names import MODEL_PLACES, EmbedderName, FinderName
+from pairwright.schemas.plugins import Group, read_settings, require_plugins
 from pairwright.schemas.removing import (
     Batch,
     DetectionConfig,
@@ -73,19 +73,11 @@ S = TypeVar("S", bound=Section)
 STANDARD_MODELS = ("chat", "language", "judge")
 """The names of served models that sections ask by default."""
 DESCRIPTORS = ("colour-layout", "gradients")
-EMBEDDERS = (*DESCRIPTORS, "clip", "dinov2")
 NEAR_COPIES = (
     "colour-layout and gradients find near-copies of a photograph{}, not similar scenes or things: "
     "CLIP and DINOv2 find these, as with --profile laptop"
 )
 """Limit of the descriptors without weights on photographs."""
-EmbedderName = Annotated[
-    str,
-    AfterValidator(lambda name: check_plugin_name("embedders", name, EMBEDDERS)),
-    WithJsonSchema({"enum": [*EMBEDDERS, "a plugin's"]}),
-]
-
-
 Range = tuple[float, float]
 Band = Annotated[int, Field(ge=1, le=10_000)]
 
@@ -279,7 +271,7 @@ class SourceConfig(Section):
 class EmbeddingConfig(ModelSection):
     """Vectors that are made of each image."""
 
-    uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"clip", "dinov2"}
+    uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"clip", "dinov2", "encoder"}
     embedders: Annotated[tuple[EmbedderName, ...], Field(min_length=1, max_length=4)] = (
         "colour-layout",
         "gradients",
@@ -287,6 +279,7 @@ class EmbeddingConfig(ModelSection):
     """Which embedders, in the order that mining weighs them."""
     clip: ClipConfig = ClipConfig()
     dinov2: Dinov2Config = Dinov2Config()
+    encoder: EncoderConfig = EncoderConfig()
     batch_size: Batch = 0
     """Images per batch of an encoder; 0: as many as fit, which may change the last digits of its
     vectors."""
@@ -431,7 +424,9 @@ class AlignmentConfig(Section):
 class NounsConfig(Section):
     """Nouns of captions."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"model", "revision"})
+    uncounted: ClassVar[frozenset[str]] = frozenset({"finder", "model", "revision"})
+    finder: FinderName = "spacy"
+    """A spaCy pipeline, or a plugin's finder of nouns."""
     model: Annotated[str, Field(min_length=1)] = "en_core_web_sm"
     """An installed spaCy pipeline, or the folder of one."""
     revision: str = ""
@@ -762,7 +757,8 @@ class Profile(Section):
     def fitted(self) -> FittedConfig:
         """Return the settings for embedding images without an element: the images' own embedder."""
         return FittedConfig(
-            enabled=self.rejections.by_clip,
+            enabled=self.rejections.by_vectors,
+            embedder=self.rejections.embedder,
             clip=self.embedding.clip,
             batch_size=self.embedding.batch_size,
         )
@@ -793,13 +789,26 @@ class Profile(Section):
         return {name: self.models.get(self.model_named(name), ChatConfig()) for name in names}
 
     @property
+    def model_names(self) -> dict[Group, tuple[str, ...]]:
+        """Return the names of the models in each place of the line."""
+        return {
+            "embedders": self.embedding.embedders,
+            "taggers": self.tagging.taggers,
+            "detectors": (self.detection.detector,),
+            "segmenters": (self.segmentation.segmenter,),
+            "removers": (self.removals.inpainter,),
+            "scorers": (self.rejections.scorer, self.grounding.scorer),
+            "nouns": (self.nouns.finder,),
+        }
+
+    @property
     def named(self) -> Iterator[str]:
         """Yield names that a plugin may define: "sources.folder", "stages.brightness"."""
         for source in (self.source, *self.exclude.sources):
             yield f"sources.{source.partition(':')[0]}"
-        yield from (
-            f"embedders.{name}" for name in self.embedding.embedders if name not in EMBEDDERS
-        )
+        for group, names in self.model_names.items():
+            ours = MODEL_PLACES[group].names
+            yield from (f"{group}.{name}" for name in names if name not in ours)
         for _, section in self:
             if isinstance(section, ValidatedSection):
                 yield from (f"validators.{name}" for name in section.validators)
@@ -832,20 +841,21 @@ class Profile(Section):
     @model_validator(mode="after")
     def _embedders_fit(self) -> "Profile":
         embedders = self.embedding.embedders
-        by_clip = {
-            "grounding.enabled": self.grounding.enabled,
-            "rejections.enabled": self.rejections.by_clip,
+        scorers = {
+            "grounding.enabled": self.grounding.scorer if self.grounding.enabled else "",
+            "rejections.enabled": self.rejections.scorer if self.rejections.by_vectors else "",
         }
         names = ", ".join(embedders)
-        for name, is_needed in by_clip.items():
-            if not is_needed or "clip" in embedders:
+        for name, scorer in scorers.items():
+            if not scorer or scorer in embedders:
                 continue
+            vectors = "CLIP vectors" if scorer == "clip" else f"vectors of {scorer}"
             hint = (
-                "put clip among them (with a weight of its own in mining.weights), "
+                f"put {scorer} among them (with a weight of its own in mining.weights), "
                 f"or set {name} to false"
             )
             raise ValueError(
-                f"{name} needs CLIP vectors, embedding.embedders has no clip, only {names}: {hint}"
+                f"{name} needs {vectors}, embedding.embedders has no {scorer}, only {names}: {hint}"
             )
         if "clip" not in embedders and (self.filters.heads.aesthetic or self.filters.heads.unsafe):
             raise ValueError(

@@ -30,3 +30,13 @@ class Dinov2Config(Section):
     it."""
     revision: str = ""
     """The Hub's commit, or the hash of the local files; empty: what is on this machine."""
+
+
+class EncoderConfig(Section):
+    """Image encoder with a pooled output, by transformers' AutoModel: DINOv3, for example."""
+
+    model: Annotated[str, Field(min_length=1)] = "facebook/dinov3-vitl16-pretrain-lvd1689m"
+    """Name on the Hub (read from its local cache), or a local folder as save_pretrained writes
+    it."""
+    revision: str = ""
+    """The Hub's commit, or the hash of the local files; empty: what is on this machine."""

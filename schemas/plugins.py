@@ -1,4 +1,4 @@
-"""Plugins: sources, stages, validators, embedders and export formats from outside, found by name.
+"""Plugins: sources, stages, validators, models, export formats and more from outside, by name.
 
 A package names each in an entry point (``[project.entry-points."pairwright.sources"]``); a file
 (``--plugin FILE.py``, or in ``PAIRWRIGHT_PLUGINS``) lists them by group: ``SOURCES = [SWATCHES]``.
@@ -24,7 +24,23 @@ from pairwright.schemas.section import Section
 from pairwright.schemas.suggest import suggest
 
 P = TypeVar("P")
-Group = Literal["sources", "stages", "validators", "embedders", "formats"]
+Group = Literal[
+    "sources",
+    "stages",
+    "validators",
+    "formats",
+    "embedders",
+    "taggers",
+    "detectors",
+    "segmenters",
+    "removers",
+    "scorers",
+    "nouns",
+    "objectives",
+    "benchmarks",
+]
+SINGULAR = {"nouns": "finder of nouns"}
+"""Names of one object of a group, where the group's name less its last letter is none."""
 FILES = "PAIRWRIGHT_PLUGINS"
 """Environment variable: plugin files for every command, separated by colons as in ``PATH``."""
 _FILES: dict[str, ModuleType] = {}
@@ -57,15 +73,24 @@ class Plugin:
 class Registry(UserDict[str, P], Generic[P]):
     """Objects of one group by name: Pairwright's own, then plugins', loaded on first use."""
 
-    def __init__(self, group: Group, kind: type[P], own: Iterable[P]) -> None:
-        super().__init__({name_of(group, one): one for one in own})
+    def __init__(
+        self,
+        group: Group,
+        kind: type[P],
+        entries: Iterable[P] = (),
+        *,
+        reserved: Collection[str] = (),
+    ) -> None:
+        """Keep our own objects; ``reserved``: further names of ours, which plugins cannot take."""
+        super().__init__({name_of(group, entry): entry for entry in entries})
         self.group: Group = group
         self.kind = kind
+        self.reserved = reserved
 
     @property
     def plugins(self) -> Mapping[str, Plugin]:
         """Return what plugins add to it."""
-        return find_plugins(self.group, self.data)
+        return find_plugins(self.group, {*self.data, *self.reserved})
 
     def origin(self, name: str) -> str:
         """Return the origin of a plugin; empty: Pairwright's own, or unknown."""
@@ -73,15 +98,15 @@ class Registry(UserDict[str, P], Generic[P]):
 
     def __missing__(self, name: str) -> P:
         plugin = self.plugins[name]
-        found = plugin.load_object()
-        called = name_of(self.group, found)
-        if not isinstance(found, self.kind) or called != name:
-            kind = type(found).__name__
+        entry = plugin.load_object()
+        called = name_of(self.group, entry)
+        if not isinstance(entry, self.kind) or called != name:
+            kind = type(entry).__name__
             raise ConfigError(
                 f"{plugin}: must be a {self.kind.__name__} of this name; "
                 f"it is a {kind} named {called!r}"
             )
-        return found
+        return entry
 
     def __contains__(self, name: object) -> bool:
         return name in self.data or name in self.plugins
@@ -93,43 +118,48 @@ class Registry(UserDict[str, P], Generic[P]):
         return len(self.data) + len(self.plugins)
 
 
-def name_of(group: Group, one: object) -> str:
+def name_of(group: Group, entry: object) -> str:
     """Return an object's name in its group; empty: it has none, so it is not of this group."""
-    return str(getattr(one, "kind" if group == "sources" else "name", ""))
+    return str(getattr(entry, "kind" if group == "sources" else "name", ""))
 
 
-def find_plugins(group: Group, own: Collection[str] = ()) -> dict[str, Plugin]:
-    """Return the plugins of a group by name, without loading them; names in ``own`` are refused."""
+def find_plugins(group: Group, reserved: Collection[str] = ()) -> dict[str, Plugin]:
+    """Return the plugins of a group by name, without loading them; refuse ``reserved`` names."""
     _load_all(filter(None, os.environ.get(FILES, "").split(os.pathsep)))
     listed = (
-        (file, one) for file, module in _FILES.items() for one in getattr(module, group.upper(), ())
+        (file, entry)
+        for file, module in _FILES.items()
+        for entry in getattr(module, group.upper(), ())
     )
-    loaded = (Plugin(group, name_of(group, one), file, lambda one=one: one) for file, one in listed)
-    found: dict[str, Plugin] = {}
+    loaded = (
+        Plugin(group, name_of(group, entry), file, lambda entry=entry: entry)
+        for file, entry in listed
+    )
+    plugins: dict[str, Plugin] = {}
     for plugin in (*_installed(group), *loaded):
-        if plugin.name in own:
+        if plugin.name in reserved:
             raise ConfigError(
                 f"{plugin}: Pairwright's own {group} use this name; rename or remove the plugin"
             )
-        if plugin.name in found:
+        if plugin.name in plugins:
             raise ConfigError(
-                f"{plugin}: {found[plugin.name].origin} uses the same name; remove one of them"
+                f"{plugin}: {plugins[plugin.name].origin} uses the same name; remove one of them"
             )
-        found[plugin.name] = plugin
-    return found
+        plugins[plugin.name] = plugin
+    return plugins
 
 
 @cache
 def _installed(group: Group) -> tuple[Plugin, ...]:
-    found: list[Plugin] = []
+    plugins: list[Plugin] = []
     for entry in entry_points(group=f"pairwright.{group}"):
         origin = f"{entry.dist.name}=={entry.dist.version}" if entry.dist else entry.value
-        found.append(Plugin(group, entry.name, origin, entry.load))
-    return tuple(found)
+        plugins.append(Plugin(group, entry.name, origin, entry.load))
+    return tuple(plugins)
 
 
 def load_plugin(file: str | Path) -> None:
-    """Load a file's ``SOURCES``, ``STAGES``, ``VALIDATORS``, ``EMBEDDERS`` and ``FORMATS``."""
+    """Load a file with lists of plugins by group (``SOURCES``, ``STAGES``, ``TAGGERS``, ...)."""
     path = Path(file).resolve()
     if str(path) in _FILES:
         return
@@ -187,7 +217,7 @@ def check_plugin_name(group: Group, name: str, own: Collection[str] = ()) -> str
     if name not in own and name not in (plugins := find_plugins(group, own)):
         names = [*own, *plugins]
         hint = suggest(name, names) if names else "choose from none: no plugin adds any"
-        raise ValueError(f"no such {group[:-1]} {name!r}; {hint}")
+        raise ValueError(f"no such {SINGULAR.get(group, group[:-1])} {name!r}; {hint}")
     return name
 
 

@@ -3,11 +3,18 @@
 Each section belongs to one step, and each step writes a table of its own.
 """
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pairwright.schemas.encoder_config import ClipConfig
+from pairwright.schemas.model_names import (
+    DetectorName,
+    RemoverName,
+    ScorerName,
+    SegmenterName,
+    TaggerName,
+)
 from pairwright.schemas.section import (
     FOUND,
     UNSET,
@@ -20,7 +27,7 @@ from pairwright.schemas.section import (
     Share,
 )
 
-TaggerName = Literal["scene-graph", "ram", "nouns"]
+SAM_SIZES = ("vit_b", "vit_l", "vit_h")
 Batch = Annotated[int, Field(ge=0, le=4096)]
 
 
@@ -51,8 +58,9 @@ class TaggingConfig(ModelSection):
     """Taggers, which name what is in an image."""
 
     uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"ram", "no_things"}
-    taggers: Annotated[tuple[TaggerName, ...], Field(min_length=1, max_length=3)] = ("scene-graph",)
-    """Taggers: the rendered scene's own graph, RAM, and the nouns of the preferred texts."""
+    taggers: Annotated[tuple[TaggerName, ...], Field(min_length=1, max_length=4)] = ("scene-graph",)
+    """Taggers: the rendered scene's own graph, RAM, the nouns of the preferred texts, or a
+    plugin's."""
     ram: RamConfig = RamConfig()
     max_tags: Positive = 30
     """Maximum tags of an image: those of the texts first, then by falling score (ours)."""
@@ -72,11 +80,11 @@ class DetectionConfig(ModelSection):
     """Detector of boxes for tags; thresholds of the public Grounded-SAM demonstration."""
 
     uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"model", "revision"}
-    detector: Literal["scene-graph", "grounding-dino"] = "scene-graph"
-    """The rendered scene's own graph, or Grounding DINO (transformers)."""
-    model: Annotated[str, Field(min_length=1)] = "IDEA-Research/grounding-dino-base"
-    """Grounding DINO on the Hub (read from the local cache), or a local folder as save_pretrained
-    writes it."""
+    detector: DetectorName = "scene-graph"
+    """The rendered scene's own graph, Grounding DINO (transformers), or a plugin's."""
+    model: str = ""
+    """Weights on the Hub (read from the local cache), or a local folder as save_pretrained writes
+    it; empty: the detector's usual ones (`pairwright models`)."""
     revision: str = ""
     """The Hub's commit, or the hash of the local files; empty: what is on this machine."""
     box_threshold: Share = 0.25
@@ -92,18 +100,26 @@ class SegmentationConfig(Section):
     """Segmenter, which makes masks from boxes."""
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"checkpoint", "model", "revision", "download"})
-    segmenter: Literal["scene-graph", "sam"] = "scene-graph"
-    """The renderer's masks, or SAM (segment-anything)."""
-    model: Literal["vit_b", "vit_l", "vit_h"] = "vit_h"
-    """Size of the published checkpoint; a local one states its own."""
+    segmenter: SegmenterName = "scene-graph"
+    """The renderer's masks, SAM (segment-anything), or a plugin's."""
+    model: str = ""
+    """With `sam`: the size of the published checkpoint, `vit_b`, `vit_l` or `vit_h` (empty: that; a
+    local one states its own). With `sam1`, `sam2`, `sam3`: weights on the Hub, or a local folder as
+    save_pretrained writes it; empty: the usual ones (`pairwright models`)."""
     checkpoint: str = ""
-    """Local weights in their place: a `.pth` as published, or safetensors with the same keys."""
+    """Local weights of `sam`: a `.pth` as published, or safetensors with the same keys."""
     max_box_area: Share = 0.95
     """Boxes of at least this share of the image are left out (ours)."""
     revision: str = ""
     """The hash of the file; empty: what is on this machine."""
     download: bool = False
     """Whether weights that are not on this machine may be fetched when a build starts."""
+
+    @model_validator(mode="after")
+    def _model_fits(self) -> Self:
+        if self.segmenter == "sam" and self.model not in ("", *SAM_SIZES):
+            raise ValueError(f"model {self.model!r}: sam has {', '.join(SAM_SIZES)}")
+        return self
 
 
 class ElementsConfig(Section):
@@ -134,8 +150,9 @@ class RemovalsConfig(ModelSection):
     """Removal of elements from images."""
 
     uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"lama"}
-    inpainter: Literal["rendered", "lama"] = "rendered"
-    """Method that fills the hole: rendering the scene again without the element, or LaMa."""
+    inpainter: RemoverName = "rendered"
+    """Method that fills the hole: rendering the scene again without the element, LaMa, or a
+    plugin's."""
     lama: LamaConfig = LamaConfig()
     dilate_pixels: Count = 5
     """Pixels by which a mask grows before the hole is filled."""
@@ -186,10 +203,11 @@ class InspectionConfig(Section):
 
 
 class FittedConfig(Section):
-    """CLIP model that embeds the images without an element; made of other sections."""
+    """Embedder of the images without an element; made of other sections."""
 
-    uncounted: ClassVar[frozenset[str]] = frozenset({"clip", "batch_size"})
-    enabled: Annotated[bool, Filled("rejections.by_clip")]
+    uncounted: ClassVar[frozenset[str]] = frozenset({"clip", "batch_size", "embedder"})
+    enabled: Annotated[bool, Filled("rejections.by_vectors")]
+    embedder: Annotated[str, Filled("rejections.scorer")] = "clip"
     clip: Annotated[ClipConfig, Filled("embedding.clip")]
     batch_size: Annotated[Batch, Filled("embedding.batch_size")] = 0
 
@@ -207,8 +225,9 @@ class RejectionsConfig(Section):
     uncounted: ClassVar[frozenset[str]] = frozenset({"clip"})
     enabled: bool = True
     """Whether images are rejected; if not, nothing is removed."""
-    scorer: Literal["scene-graph", "clip"] = "scene-graph"
-    """Score of a removal: the statements that it makes untrue (rendered scenes), or CLIP."""
+    scorer: ScorerName = "scene-graph"
+    """Score of a removal: the statements that it makes untrue (rendered scenes), the embedder
+    `clip`, or a plugin's, which embeds texts and images."""
     min_drop: Annotated[float, Field(ge=0, le=1)] = 0.0
     """A removal is chosen only where the text fits the image worse by more than this (ours)."""
     fallback: Literal["none", "drop", "crop"] = "none"
@@ -227,9 +246,14 @@ class RejectionsConfig(Section):
         return self.enabled and self.scorer == "scene-graph"
 
     @property
-    def by_clip(self) -> bool:
-        """Return whether CLIP scores."""
-        return self.enabled and self.scorer == "clip"
+    def by_vectors(self) -> bool:
+        """Return whether vectors of texts and images score."""
+        return self.enabled and self.scorer != "scene-graph"
+
+    @property
+    def embedder(self) -> str:
+        """Return the embedder whose vectors score; without such a scorer, the usual one."""
+        return "clip" if self.scorer == "scene-graph" else self.scorer
 
 
 NO_IMAGE = "no rejected image"

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from pairwright.schemas.encoder_config import ClipConfig
+from pairwright.schemas.model_names import ScorerName
 from pairwright.schemas.plugins import check_plugin_name
 from pairwright.schemas.section import (
     UNSET,
@@ -308,17 +309,12 @@ class GroundingConfig(Section):
 
     uncounted: ClassVar[frozenset[str]] = frozenset({"clip"})
     enabled: bool = False
-    """Whether descriptions are checked by the CLIP model that embeds the images."""
+    """Whether descriptions are checked by a model that embeds texts and images."""
+    scorer: Annotated[ScorerName, Field(exclude_if=lambda value: value == "clip")] = "clip"
+    """Embedder of texts and images: `clip`, or a plugin's."""
     min_margin: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """Minimum lead of a half's cosine with its own image over that with the other image."""
     clip: Annotated[ClipConfig | None, UNSET, Filled("embedding.clip")] = None
-
-    @property
-    def encoder(self) -> ClipConfig:
-        """Return the settings of the model, which a build has filled in."""
-        if self.clip is None:
-            raise ValueError("no CLIP model was filled into GroundingConfig")
-        return self.clip
 
 
 class ConfirmingConfig(ServedSection):
@@ -471,7 +467,7 @@ class StatementsConfig(ServedSection):
     rules, which are also the fallback."""
     max_tokens: Positive = 512
     """Maximum tokens of the statements."""
-    enabled: Annotated[bool, UNSET, Filled("rejections.by_clip")] = False
+    enabled: Annotated[bool, UNSET, Filled("rejections.by_vectors")] = False
     chat: Annotated[ChatConfig | None, UNSET, Filled("models.NAME")] = None
 
     @property

@@ -22,7 +22,17 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = ("schemas", "prompts", "tasks", "flows")
 SHARED = {
     f"tasks.{name}"
-    for name in ("images", "models", "pages", "planting", "scenes", "serving", "store", "texts")
+    for name in (
+        "images",
+        "models",
+        "pages",
+        "perception",
+        "planting",
+        "scenes",
+        "serving",
+        "store",
+        "texts",
+    )
 }
 HEAVY = "torch faiss mitsuba cv2 sklearn scipy duckdb pyarrow prefect transformers spacy"
 HEAVY_INSIDE = "drjit httpcore httpx httpx2 open_clip openai safetensors starlette uvicorn"
@@ -98,6 +108,13 @@ def may_import(package: str, every: set[str]) -> set[str]:
         below = {
             "tasks.store": set[str](),
             "tasks.images": set[str](),
+            "tasks.perception": {
+                "tasks.images",
+                "tasks.models",
+                "tasks.serving",
+                "tasks.store",
+                "tasks.texts",
+            },
             "tasks.planting": {"tasks.images", "tasks.scenes"},
             "tasks.serving": {"tasks.images", "tasks.store", "tasks.texts"},
             "tasks.scenes": {"tasks.images", "tasks.serving", "tasks.store", "tasks.texts"},

@@ -157,7 +157,7 @@ def _idle(profile: Profile) -> set[str]:
         idle |= {"nouns", "noun_pairs"}
     if profile.differences.writer == ("given",) and not have_graphs(source):
         idle |= _need_graphs(profile)
-    if brings(source, row_type=PreferenceRow) and not profile.rejections.by_clip:
+    if brings(source, row_type=PreferenceRow) and not profile.rejections.by_vectors:
         idle.add("rejections")  # such images have no scene graphs
     return idle
 

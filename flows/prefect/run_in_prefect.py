@@ -26,12 +26,13 @@ from pairwright.flows.training.show_training import TrainingLines
 from pairwright.flows.training.train_model import Trained
 from pairwright.flows.versions.export_dataset import ExportConfig
 from pairwright.schemas.training import ObjectiveName
-from pairwright.tasks.evaluation.benchmark_list import BENCHMARKS
+from pairwright.tasks.evaluation.benchmark_list import ALL
 from pairwright.tasks.export.formats import FORMATS
 from pairwright.tasks.export.tally_rows import EVERYTHING, Selection
 
 FormName = Annotated[str, Field(json_schema_extra={"enum": [*FORMATS]})]
-BenchmarkName = Annotated[str, Field(json_schema_extra={"enum": [*BENCHMARKS]})]
+BENCHMARK_NAMES = [benchmark.name for benchmark in ALL]
+BenchmarkName = Annotated[str, Field(json_schema_extra={"enum": [*BENCHMARK_NAMES]})]
 
 
 @flow(name="export-dataset", flow_run_name="export-{dataset}", persist_result=False)

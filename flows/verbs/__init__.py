@@ -61,6 +61,7 @@ VERBS = (
         LOOK,
     ),
     Verb("sources", "look", "List the kinds of sources that a build can read.", LOOK),
+    Verb("models", "look", "List the models that a profile can name, by place.", LOOK),
     Verb("settings", "look", "List the settings for `--set` and profiles.", LOOK),
     Verb(
         "prompts",

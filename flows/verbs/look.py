@@ -103,6 +103,31 @@ def sources(kind: Annotated[str, Argument(help="One kind, to see its details.")]
         )
 
 
+@app.command(epilog="Examples: `pairwright models`, `pairwright models detectors`")
+def models(
+    place: Annotated[
+        str, Argument(help="One place: embedders, taggers, detectors, segmenters, ...")
+    ] = "",
+    *,
+    as_json: options.AsJson = False,
+) -> None:
+    """List the models that a profile can name, by place, with their usual weights and licences."""
+    from pairwright.flows.pipeline.list_models import list_models
+
+    listed = list_models(place)
+    if as_json:
+        options.print_json(listed)
+        return
+    rows: list[tuple[str, ...]] = []
+    previous = ""
+    for model in listed:
+        text = f"{model.description} ({model.plugin})" if model.plugin else model.description
+        setting = model.setting if model.setting != previous else ""
+        previous = model.setting
+        rows.append((setting, model.name, text, model.weights, model.licence))
+    options.print_table(["setting", "name", "model", "usual weights", "their licence"], *rows)
+
+
 @app.command(epilog="Example: `pairwright report dataset`")
 def report(
     dataset: options.DatasetUrl,

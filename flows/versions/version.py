@@ -26,6 +26,12 @@ from pairwright.schemas.section import Section
 from pairwright.schemas.suggest import suggest
 from pairwright.tasks.captioning.validators import VALIDATORS
 from pairwright.tasks.models.embedders import EMBEDDERS
+from pairwright.tasks.models.nouns import NOUN_FINDERS
+from pairwright.tasks.models.text_scorer import SCORERS
+from pairwright.tasks.perception.detectors import DETECTORS
+from pairwright.tasks.perception.removers import REMOVERS
+from pairwright.tasks.perception.segmenters import SEGMENTERS
+from pairwright.tasks.perception.taggers import TAGGERS
 from pairwright.tasks.sources.readers import READERS
 from pairwright.tasks.sources.sources import rows_per_shard
 from pairwright.tasks.store import gates
@@ -37,8 +43,17 @@ from pairwright.tasks.store.open_tables import Build, Snapshot, read_record
 from pairwright.tasks.store.stage import Planned, Stage, plan_stage
 from pairwright.tasks.store.takedowns import last_takedown, read_takedowns, removed_by
 
+MODEL_REGISTRIES: tuple[Registry[Any], ...] = (
+    EMBEDDERS.plugins,
+    TAGGERS.plugins,
+    DETECTORS.plugins,
+    SEGMENTERS.plugins,
+    REMOVERS.plugins,
+    SCORERS.plugins,
+    NOUN_FINDERS.plugins,
+)
 REGISTRIES: Mapping[str, Registry[Any]] = {
-    registry.group: registry for registry in (READERS, EMBEDDERS, VALIDATORS, BY_NAME)
+    registry.group: registry for registry in (READERS, VALIDATORS, BY_NAME, *MODEL_REGISTRIES)
 }
 Resolved = tuple[Build, list[tuple[Planned, Counts]]]
 """An open build, and its stages with their counts."""

@@ -7,7 +7,6 @@ the rest: the lawn of "a lawn without a dog" is in both images.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -24,13 +23,11 @@ from pairwright.schemas.config import GroundingConfig
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, EmbeddingRow, Pairs
 from pairwright.tasks.captioning.validators import PAIRS, check_text
-from pairwright.tasks.models.devices import count_processes
-from pairwright.tasks.models.text_scorer import OpenClipTexts, name_texts
+from pairwright.tasks.models.text_scorer import SCORERS, count_scorers, name_texts
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.texts.words import affirmed, content_words, denies
 
-SPACE = "clip"
 Halves = tuple[str, str]
 Floats = NDArray[np.floating[Any]]
 
@@ -43,16 +40,17 @@ def ground_differences(
     vectors: Mapping[str, Vectors],
 ) -> Iterator[CheckRow | Dropped]:
     """Yield the outcome of the check for each description."""
-    if SPACE not in vectors:
+    space = config.scorer
+    if space not in vectors:
         raise ConfigError(
-            f"grounding: needs {SPACE} vectors: "
-            f"add {SPACE} to embedding.embedders, or disable grounding"
+            f"grounding: needs {space} vectors: "
+            f"add {space} to embedding.embedders, or disable grounding"
         )
     halves_by_row = {row.key: judged_halves(row) for row in rows}
     texts = _embed_halves(halves_by_row.values(), config)
     for row in rows:
         pair = pairs[row.subject]
-        images = vectors[SPACE].units_of([pair.first, pair.second])
+        images = vectors[space].units_of([pair.first, pair.second])
         if images is None:
             yield Dropped(source_key=row.key, reason="an image has no CLIP vector")
             continue
@@ -74,7 +72,7 @@ def _embed_halves(all_halves: Iterable[Halves], config: GroundingConfig) -> Mapp
     texts: set[str] = set()
     for halves in all_halves:
         texts.update(half for half in halves if half)
-    scorer = OpenClipTexts(config=config.encoder)
+    scorer = SCORERS.make(config.scorer, config)
     if not texts:
         return {}
     ordered = sorted(texts)
@@ -137,7 +135,7 @@ STAGE = Stage(
         clip=profile.embedding.clip if profile.grounding.enabled else None
     ),
     models=name_texts,
-    processes=partial(count_processes, attrgetter("enabled")),
+    processes=count_scorers,
     enabled=attrgetter("enabled"),
     uses=(PAIRS, Uses(table="embeddings", row=EmbeddingRow, kind="vectors", name="vectors")),
 )

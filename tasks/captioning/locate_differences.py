@@ -21,19 +21,29 @@ from typing import Any
 from pairwright.schemas import checks
 from pairwright.schemas.config import FILLERS, NounsConfig, Profile, RegionsConfig
 from pairwright.schemas.phrases import SIZES
-from pairwright.schemas.rows import CheckRow, DifferenceRow, Dropped, ImageRow, Images, Pairs, Tag
+from pairwright.schemas.rows import (
+    CheckRow,
+    DifferenceRow,
+    Dropped,
+    Failed,
+    ImageRow,
+    Images,
+    Pairs,
+    Tag,
+)
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.captioning.validators import IMAGES, PAIRS, check_text, pair_images
 from pairwright.tasks.images.decode import RefusedImageError, decode_rgb
 from pairwright.tasks.models.align_images import Aligned, align_images
-from pairwright.tasks.models.detection import (
+from pairwright.tasks.models.nouns import find_phrases_of, identify_finder, pin_model
+from pairwright.tasks.models.prepare_ahead import DecodedImage, run_ahead
+from pairwright.tasks.perception.detectors import (
     Detector,
     count_detectors,
     make_detector,
     pin_detector,
 )
-from pairwright.tasks.models.nouns import find_phrases_of, pin_model
-from pairwright.tasks.models.prepare_ahead import DecodedImage, run_ahead
+from pairwright.tasks.perception.faults import ImageFault
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.things import WordList, identify_words, names_thing, read_words
 from pairwright.tasks.texts.words import QUOTED, affirmed
@@ -66,7 +76,7 @@ class AlignedPair:
 
 def locate_differences(
     rows: Sequence[DifferenceRow], config: RegionsConfig, *, pairs: Pairs, images: Images
-) -> Iterator[CheckRow | Dropped]:
+) -> Iterator[CheckRow | Dropped | Failed]:
     """Yield the outcome of the check for each description."""
     detection, nouns = config.models
     detector = make_detector(detection)
@@ -129,7 +139,9 @@ def _look_at_pair(
     return AlignedPair(described, align_images(*pixels, min_area=min_area), prepared)
 
 
-def _check_pair(pair: AlignedPair, config: RegionsConfig, detector: Detector) -> Iterator[CheckRow]:
+def _check_pair(
+    pair: AlignedPair, config: RegionsConfig, detector: Detector
+) -> Iterator[CheckRow | Dropped | Failed]:
     """Yield the outcome of each description of a pair."""
     aligned = pair.aligned
     for item in pair.described:
@@ -148,20 +160,26 @@ def _check_pair(pair: AlignedPair, config: RegionsConfig, detector: Detector) ->
         else:
             shares: Shares = {}
             if aligned.places:
-                shares = _measure_things(item, aligned, pair.prepared, detector)
+                measured = _measure_things(item, aligned, pair.prepared, detector)
+                if isinstance(measured, ImageFault):
+                    yield measured.as_row(item.row.key)
+                    continue
+                shares = measured
             score, why = judge_things(aligned, shares, config)
         yield check_text(item.row, "regions", score=score, why=why)
 
 
 def _measure_things(
     described: NamedDescription, aligned: Aligned, prepared: tuple[Any, Any], detector: Detector
-) -> Shares:
+) -> Shares | ImageFault:
     """Return how much of each named thing changed, the most of its boxes in either image."""
     tags: list[list[Tag]] = []
     for names, image in zip(described.names, described.images, strict=True):
         tags.append([_tag(name, image.graph) for name in names])
     shares: dict[str, float] = {}
     for side, boxes in enumerate(detector.detect(prepared, tags)):
+        if isinstance(boxes, ImageFault):
+            return boxes
         for box in boxes:
             name = tags[side][box.tag].name
             share = aligned.changed_share(side, (box.x0, box.y0, box.x1, box.y1))
@@ -213,7 +231,7 @@ def _pin_models(config: RegionsConfig) -> RegionsConfig:
 
 def _name_models(config: RegionsConfig) -> tuple[str, ...]:
     detection, nouns = config.models
-    pipeline = nouns.revision or nouns.model  # a build has filled the revision in
+    pipeline = identify_finder(nouns)
     return (make_detector(detection).version, pipeline, identify_words(config.word_list))
 
 

@@ -3,6 +3,7 @@
 from functools import partial
 
 from pairwright.schemas.errors import ConfigError
+from pairwright.schemas.plugins import Registry
 from pairwright.tasks.evaluation.benchmark import Benchmark, Rubric
 from pairwright.tasks.evaluation.benchmarks import (
     described_pairs,
@@ -158,7 +159,7 @@ ALL = (
         own_datasets.open_preferences,
     ),
 )
-BENCHMARKS = {benchmark.name: benchmark for benchmark in ALL}
+BENCHMARKS = Registry("benchmarks", Benchmark, ALL)
 
 
 def find_benchmark(name: str) -> Benchmark:

@@ -18,9 +18,7 @@ from pairwright.schemas.config import EmbeddingConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.models.devices import count_gpus, count_processes
-from pairwright.tasks.models.dinov2_embedder import pin_dinov2
-from pairwright.tasks.models.embedders import WITH_WEIGHTS, Embedder, make_embedder, to_unit
-from pairwright.tasks.models.open_clip_embedder import pin_clip
+from pairwright.tasks.models.embedders import EMBEDDERS, Embedder, to_unit
 from pairwright.tasks.models.prepare_ahead import DecodedImage, Ready, by_image, in_groups
 from pairwright.tasks.store.stage import Stage
 
@@ -35,7 +33,7 @@ def embed_images(
     config: EmbeddingConfig,
 ) -> Iterator[EmbeddingRow | Dropped]:
     """Yield each image's vector in each space, in the configured order, and its perceptual hash."""
-    embedders = [make_embedder(name, config) for name in _names(config)]
+    embedders = [EMBEDDERS.make(name, config) for name in _names(config)]
 
     def prepare(image: DecodedImage) -> Parts:
         return tuple(embedder.prepare(image.pixels) for embedder in embedders)
@@ -75,7 +73,7 @@ def name_models(config: EmbeddingConfig) -> tuple[str, ...]:
     """Return the embedders with their versions, for the table's fingerprint."""
     models: list[str] = []
     for name in _names(config):
-        embedder = make_embedder(name, config)
+        embedder = EMBEDDERS.make(name, config)
         models.append(f"{name} {embedder.version}")
     return tuple(models)
 
@@ -87,16 +85,13 @@ def _names(config: EmbeddingConfig) -> tuple[str, ...]:
 
 def pin_models(config: EmbeddingConfig) -> EmbeddingConfig:
     """Return the configuration with the local revisions of the weights in use."""
-    pinned: dict[str, Any] = {}
-    if "clip" in config.embedders:
-        pinned["clip"] = pin_clip(config.clip, download=config.download)
-    if "dinov2" in config.embedders:
-        pinned["dinov2"] = pin_dinov2(config.dinov2, download=config.download)
-    return config.model_copy(update=pinned)
+    for name in config.embedders:
+        config = EMBEDDERS.pin(name, config, download=config.download)
+    return config
 
 
 def _has_weights(config: EmbeddingConfig) -> bool:
-    return any(name in WITH_WEIGHTS for name in config.embedders)
+    return any(EMBEDDERS.has_weights(name) for name in config.embedders)
 
 
 STAGE = Stage(

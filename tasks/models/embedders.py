@@ -1,4 +1,4 @@
-"""Embedders by name: two descriptors without weights, two encoders, and the perceptual hash.
+"""Embedders by name: descriptors without weights, encoders, the perceptual hash, plugins'.
 
 ``prepare`` turns one image into the input of ``encode``, possibly in another process: the vector
 itself, for a descriptor; a crop of pixels, for an encoder. ``encode`` turns many of those into
@@ -12,18 +12,18 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwright.schemas.config import ClipConfig, Dinov2Config, EmbeddingConfig
+from pairwright.schemas.config import EmbeddingConfig
+from pairwright.schemas.encoder_config import ClipConfig, Dinov2Config, EncoderConfig
 from pairwright.schemas.errors import ModelError
-from pairwright.schemas.plugins import Registry
-from pairwright.tasks.models import dinov2_embedder, open_clip_embedder
+from pairwright.tasks.models import image_encoder, open_clip_embedder
 from pairwright.tasks.models.adaptive_batches import Encoder
-from pairwright.tasks.models.descriptors import COLOUR_LAYOUT, GRADIENTS
+from pairwright.tasks.models.descriptors import COLOUR_LAYOUT, GRADIENTS, Descriptor
+from pairwright.tasks.models.model_registry import ModelRegistry, OwnModel
 from pairwright.tasks.models.perceptual_hash import PERCEPTUAL_HASH
 from pairwright.tasks.models.preprocess import Preprocess
 
 Pixels = NDArray[np.uint8]
 Prepare = Callable[[Pixels], NDArray[Any]]
-WITH_WEIGHTS = ("clip", "dinov2")
 
 
 @runtime_checkable
@@ -57,7 +57,7 @@ class EncoderModel:
     name: str
     version: str
     load: Callable[[Any, int], tuple[Preprocess, Encoder]]
-    config: ClipConfig | Dinov2Config
+    config: ClipConfig | Dinov2Config | EncoderConfig
     batch: int
     """Images at a time; 0: as many as fit."""
 
@@ -73,19 +73,6 @@ class EncoderModel:
         return encoder.encode(prepared)
 
 
-EMBEDDERS = Registry("embedders", Embedder, (COLOUR_LAYOUT, GRADIENTS, PERCEPTUAL_HASH))
-"""Embedders without settings."""
-
-
-def make_embedder(name: str, config: EmbeddingConfig) -> Embedder:
-    """Return the embedder of that name."""
-    if name == "clip":
-        return make_clip(config.clip, config.batch_size)
-    if name == "dinov2":
-        return make_dinov2(config.dinov2, config.batch_size)
-    return EMBEDDERS[name]
-
-
 def make_clip(config: ClipConfig, batch: int = 0) -> EncoderModel:
     """Return the embedder by a CLIP model's image tower."""
     version = open_clip_embedder.identify_clip(config)
@@ -94,8 +81,61 @@ def make_clip(config: ClipConfig, batch: int = 0) -> EncoderModel:
 
 def make_dinov2(config: Dinov2Config, batch: int = 0) -> EncoderModel:
     """Return the embedder by DINOv2."""
-    version = dinov2_embedder.MODELS.identify(config.model, config.revision)
-    return EncoderModel("dinov2", version, dinov2_embedder.load_encoder, config, batch)
+    version = image_encoder.DINOV2.identify(config.model, config.revision)
+    return EncoderModel("dinov2", version, image_encoder.load_dinov2, config, batch)
+
+
+def make_encoder(config: EncoderConfig, batch: int = 0) -> EncoderModel:
+    """Return the embedder by an image encoder with a pooled output."""
+    version = image_encoder.ANY.identify(config.model, config.revision)
+    return EncoderModel("encoder", version, image_encoder.load_encoder, config, batch)
+
+
+def _make_clip(config: EmbeddingConfig) -> Embedder:
+    return make_clip(config.clip, config.batch_size)
+
+
+def _make_dinov2(config: EmbeddingConfig) -> Embedder:
+    return make_dinov2(config.dinov2, config.batch_size)
+
+
+def _make_encoder(config: EmbeddingConfig) -> Embedder:
+    return make_encoder(config.encoder, config.batch_size)
+
+
+def _pin_clip(config: EmbeddingConfig) -> EmbeddingConfig:
+    pinned = open_clip_embedder.pin_clip(config.clip, download=config.download)
+    return config.model_copy(update={"clip": pinned})
+
+
+def _pin_dinov2(config: EmbeddingConfig) -> EmbeddingConfig:
+    pinned = image_encoder.pin_dinov2(config.dinov2, download=config.download)
+    return config.model_copy(update={"dinov2": pinned})
+
+
+def _pin_encoder(config: EmbeddingConfig) -> EmbeddingConfig:
+    pinned = image_encoder.pin_encoder(config.encoder, download=config.download)
+    return config.model_copy(update={"encoder": pinned})
+
+
+def _describes(descriptor: Descriptor) -> OwnModel[EmbeddingConfig, Embedder]:
+    """Return an embedder without settings and weights."""
+    return OwnModel(lambda _: descriptor)
+
+
+EMBEDDERS: ModelRegistry[EmbeddingConfig, Embedder] = ModelRegistry(
+    "embedders",
+    Embedder,
+    {
+        COLOUR_LAYOUT.name: _describes(COLOUR_LAYOUT),
+        GRADIENTS.name: _describes(GRADIENTS),
+        PERCEPTUAL_HASH.name: OwnModel(lambda _: PERCEPTUAL_HASH),
+        "clip": OwnModel(_make_clip, _pin_clip),
+        "dinov2": OwnModel(_make_dinov2, _pin_dinov2),
+        "encoder": OwnModel(_make_encoder, _pin_encoder),
+    },
+)
+"""All embedders, by name."""
 
 
 def to_unit(vector: NDArray[np.float32], label: str) -> tuple[tuple[float, ...], float]:

@@ -1,4 +1,6 @@
-"""Grounding DINO detector (Liu et al., 2023), with transformers' model and processor.
+"""Grounding DINO detector (Liu et al., 2023), and MM Grounding DINO (Zhao et al., 2024).
+
+By transformers' ``AutoModelForZeroShotObjectDetection`` and processor.
 
 An image's tags are packed into as few prompts as fit the network's 256 tokens, assembled from the
 tags' tokens, so that each tag's position is known. Only images of exactly one size are batched:
@@ -11,7 +13,7 @@ two boxes of one tag that overlap by more than ``max_iou``, the better one.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import groupby
@@ -23,8 +25,10 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.errors import ModelError
+from pairwright.schemas.model_names import DETECTORS
 from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models.adaptive_batches import AdaptiveBatches
+from pairwright.tasks.models.boxes import suppress_boxes
 from pairwright.tasks.models.checkpoints import load_pretrained
 from pairwright.tasks.models.devices import choose_device
 from pairwright.tasks.models.prepare_ahead import DecodedImage
@@ -47,9 +51,6 @@ MAX_ASPECT = 32
 network has fewer cells (of 8 to 64 pixels) than queries (900). """
 FRAMING = re.compile(r"[.?\[\]]")
 """Characters that end a tag in a prompt, or name a special token ("[SEP]")."""
-SCORE_DIGITS = 4
-PIXEL_DIGITS = 2
-"""Digits of a written box: later ones depend on the batch size."""
 
 
 class ResizedImage(NamedTuple):
@@ -85,9 +86,19 @@ class GroundingDino:
     config: DetectionConfig
 
     @property
+    def name(self) -> str:
+        """Return the name in profiles."""
+        return self.config.detector
+
+    @property
     def version(self) -> str:
         """Return the identity of the weights."""
-        return MODELS.identify(self.config.model, self.config.revision)
+        return FAMILIES[self.name].identify(self.model, self.config.revision)
+
+    @property
+    def model(self) -> str:
+        """Return the model's name on the Hub, or its folder; by default the usual weights."""
+        return self.config.model or DETECTORS.weights_of(self.name)
 
     def prepare(self, image: DecodedImage) -> ResizedImage:
         """Return the image as resized by the model's processor; loads no weights."""
@@ -95,7 +106,7 @@ class GroundingDino:
         min_side = -(-max(height, width) // MAX_ASPECT)
         rows = image.pixels.repeat(-(-min_side // height), axis=0)
         pixels = rows.repeat(-(-min_side // width), axis=1)
-        processor = _processor(self.config.model, self.config.revision)
+        processor = _processor(self.model, self.config.revision, self.name)
         resized = processor.image_processor(
             images=pixels,
             do_rescale=False,
@@ -115,7 +126,7 @@ class GroundingDino:
 
         A tag has at most 900 boxes, the network's queries; tags too long for a prompt have none.
         """
-        network = _load(self.config.model, self.config.revision)
+        network = _load(self.model, self.config.revision, self.name)
         answers: dict[tuple[int, int], list[Box]] = {}
         queries = _make_queries(network, prepared, tags)
         for query, boxes in network.answer_all(queries, self.config):
@@ -153,7 +164,7 @@ class GroundingNetwork:
     """Network on its device, with its processor."""
 
     model: Any
-    """transformers' ``GroundingDinoForObjectDetection``."""
+    """transformers' model of zero-shot object detection."""
     processor: Any
     """Its ``GroundingDinoProcessor``."""
     device: "device"
@@ -273,27 +284,7 @@ class GroundingNetwork:
             target_sizes=[size] * count,
         )
         for tag, result in zip(prompt.spans, results, strict=True):
-            yield from _suppress(tag, result, size, max_iou=config.max_iou)
-
-
-def _suppress(
-    tag: int,
-    result: "Mapping[str, Tensor]",
-    size: tuple[int, int],
-    *,
-    max_iou: float,
-) -> Iterator[Box]:
-    """Yield a tag's boxes, clipped to the image, without those that overlap a better one."""
-    from torchvision.ops import clip_boxes_to_image, nms
-
-    corners = clip_boxes_to_image(result["boxes"], size)
-    scores = result["scores"]
-    is_whole = (corners[:, 2:] > corners[:, :2]).all(dim=1)
-    (whole,) = is_whole.nonzero(as_tuple=True)
-    best = nms(corners[whole], scores[whole], max_iou)
-    for position in whole[best].tolist():
-        score = float(scores[position])
-        yield _make_box(tag, score, corners[position].tolist())
+            yield from suppress_boxes(tag, result, size, max_iou=config.max_iou)
 
 
 def _split_by_tag(
@@ -312,18 +303,6 @@ def _split_by_tag(
     return SimpleNamespace(logits=hidden, pred_boxes=repeated)
 
 
-def _make_box(tag: int, score: float, corners: Sequence[float]) -> Box:
-    x0, y0, x1, y1 = (round(corner, PIXEL_DIGITS) for corner in corners)
-    return Box(
-        tag=tag,
-        score=round(score, SCORE_DIGITS),
-        x0=x0,
-        y0=y0,
-        x1=x1,
-        y1=y1,
-    )
-
-
 def _clean(name: str) -> str:
     """Return a tag as part of a prompt, without lone surrogates, which cannot be tokenised."""
     text = FRAMING.sub(" ", name)
@@ -337,28 +316,44 @@ def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionC
     starts.
     """
     require_modules(FIELD, "torch", "torchvision", "transformers")
-    update = MODELS.pin(config.model, config.revision, download=download)
+    family = config.detector
+    model = config.model or DETECTORS.weights_of(family)
+    update = FAMILIES[family].pin(model, config.revision, download=download)
     pinned = config.model_copy(update=update)
     if is_model_folder(pinned.model):
-        _processor(pinned.model, pinned.revision)
+        _processor(pinned.model, pinned.revision, family)
     return pinned
 
 
-MODELS = Pretrained(
-    field=FIELD,
-    kind="Grounding DINO",
-    types=("grounding-dino",),
-    known=KNOWN,
-    weights=("model.safetensors",),
-    extra=("config.json", "preprocessor_config.json", "tokenizer.json", "tokenizer_config.json"),
-)
+def _describe(kind: str, *types: str) -> Pretrained:
+    """Return the files of a family."""
+    return Pretrained(
+        field=FIELD,
+        kind=kind,
+        types=types,
+        known=KNOWN,
+        weights=("model.safetensors",),
+        extra=(
+            *("config.json", "preprocessor_config.json"),
+            *("tokenizer.json", "tokenizer_config.json"),
+        ),
+    )
+
+
+FAMILIES = {
+    "grounding-dino": _describe("Grounding DINO", "grounding-dino"),
+    "mm-grounding-dino": _describe("MM Grounding DINO", "mm-grounding-dino"),
+}
+"""Files by the detector's name in profiles."""
+EXACT = ("MLPPredictionHead", "ContrastiveEmbedding")
+"""Ends of the names of modules that compute in float32: boxes and scores."""
 
 
 @lru_cache(maxsize=4)
-def _processor(model: str, revision: str) -> Any:
+def _processor(model: str, revision: str, family: str = "grounding-dino") -> Any:
     from transformers import GroundingDinoProcessor
 
-    folder = MODELS.resolve_folder(model, revision)
+    folder = FAMILIES[family].resolve_folder(model, revision)
     with loading(FIELD, folder):
         return GroundingDinoProcessor.from_pretrained(
             folder,
@@ -368,26 +363,23 @@ def _processor(model: str, revision: str) -> Any:
 
 
 @lru_cache(maxsize=1)
-def _load(model: str, revision: str) -> GroundingNetwork:
+def _load(model: str, revision: str, family: str = "grounding-dino") -> GroundingNetwork:
     import torch
-    from transformers import GroundingDinoForObjectDetection
-    from transformers.models.grounding_dino import modeling_grounding_dino as library
+    from transformers import AutoModelForZeroShotObjectDetection
 
     device = choose_device()
-    folder = MODELS.checked_folder(model, revision)
-    MODELS.find_type(folder)
+    models = FAMILIES[family]
+    folder = models.checked_folder(model, revision)
+    models.find_type(folder)
     network = load_pretrained(
-        GroundingDinoForObjectDetection,
+        AutoModelForZeroShotObjectDetection,
         folder,
         field=FIELD,
         use_safetensors=True,
-    )
-    heads = (
-        library.GroundingDinoMLPPredictionHead,
-        library.GroundingDinoContrastiveEmbedding,
+        trust_remote_code=False,
     )
     for module in network.modules():
-        if isinstance(module, heads):
+        if type(module).__name__.endswith(EXACT):
             exact = torch.amp.custom_fwd(
                 type(module).forward,
                 device_type=device.type,
@@ -396,7 +388,7 @@ def _load(model: str, revision: str) -> GroundingNetwork:
             module.forward = MethodType(exact, module)
     return GroundingNetwork(
         model=network.eval().to(device),
-        processor=_processor(model, revision),
+        processor=_processor(model, revision, family),
         device=device,
         batches={},
     )

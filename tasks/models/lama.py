@@ -67,13 +67,14 @@ class LamaInpainter:
     """Inpainter by LaMa; its weights are loaded at the first use, once per process."""
 
     config: RemovalsConfig
+    name: str = "lama"
 
     @property
     def version(self) -> str:
         """Return the identity of the weights."""
         return f"LaMa {self.config.lama.revision or PUBLISHED.name}"
 
-    def prepare(self, image: Pixels, hole: Hole, window: Window) -> HoleCrop:
+    def prepare(self, image: Pixels, hole: Hole, window: Window, tag: str = "") -> HoleCrop:  # noqa: ARG002 (the name is for editors)
         """Return the crop of a hole ``(h, w)`` of an image's window, shrunk to ``max_side``."""
         height, width = image.shape[:2]
         x0, y0, x1, y1 = window

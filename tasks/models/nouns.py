@@ -8,13 +8,15 @@ import importlib.metadata
 import importlib.util
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from pairwright.schemas.config import NounsConfig
 from pairwright.schemas.errors import ModelError, wrap_errors
+from pairwright.tasks.models.model_registry import ModelRegistry, OwnModel
 from pairwright.tasks.models.weights import identify_files
 
 UNUSED = (
@@ -35,15 +37,68 @@ MAX_PAIRS = 1 << 20
 PROBE = "There are two dogs on the table."
 
 
+@runtime_checkable
+class NounFinder(Protocol):
+    """Model that finds nouns in texts."""
+
+    @property
+    def name(self) -> str:
+        """Name in profiles."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Identity, which changes with what it finds."""
+        ...
+
+    def nouns(self, texts: Iterable[str]) -> Iterable[tuple[str, ...]]:
+        """Yield the lemmas of each text's nouns, in order."""
+        ...
+
+    def phrases(self, texts: Iterable[str]) -> Iterable[tuple[str, ...]]:
+        """Yield each text's noun phrases in the singular, without repetition ("red toy car")."""
+        ...
+
+
 def find_nouns_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[str, ...]]:
-    """Yield the lemmas of each text's nouns, in order."""
+    """Yield the lemmas of each text's nouns, in order, by the profile's finder."""
+    yield from NOUN_FINDERS.make(config.finder, config).nouns(texts)
+
+
+def find_phrases_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[str, ...]]:
+    """Yield each text's noun phrases without repetition, by the profile's finder."""
+    yield from NOUN_FINDERS.make(config.finder, config).phrases(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class SpacyFinder:
+    """Finder of nouns by a spaCy pipeline."""
+
+    config: NounsConfig
+    name: str = "spacy"
+
+    @property
+    def version(self) -> str:
+        """Return the pipeline's identity."""
+        return self.config.revision or _pin_spacy(self.config).revision
+
+    def nouns(self, texts: Iterable[str]) -> Iterator[tuple[str, ...]]:
+        """Yield the lemmas of each text's nouns, in order."""
+        return _find_nouns(texts, self.config)
+
+    def phrases(self, texts: Iterable[str]) -> Iterator[tuple[str, ...]]:
+        """Yield each text's noun phrases without repetition."""
+        return _find_phrases(texts, self.config)
+
+
+def _find_nouns(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[str, ...]]:
     tags = {"NOUN", "PROPN"} if config.proper_nouns else {"NOUN"}
     for document in _tag_words(texts, config):
         lemmas = [_lemma(token) for token in document if token.pos_ in tags]
         yield tuple(lemma for lemma in lemmas if _is_word(lemma))
 
 
-def find_phrases_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[str, ...]]:
+def _find_phrases(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple[str, ...]]:
     """Yield each text's noun phrases without repetition ("red toy car").
 
     A noun in the singular, with the adjectives and nouns before it.
@@ -67,7 +122,7 @@ def find_phrases_of(texts: Iterable[str], config: NounsConfig) -> Iterator[tuple
 
 def _tag_words(texts: Iterable[str], config: NounsConfig) -> Iterator[Any]:
     """Yield the texts as documents of the pipeline."""
-    pipeline = _load_pipeline(pin_model(config).model)
+    pipeline = _load_pipeline(_pin_spacy(config).model)
     with pipeline.memory_zone():  # else the vocabulary grows without end
         yield from pipeline.pipe(texts, batch_size=1)
 
@@ -82,7 +137,11 @@ def _is_word(lemma: str) -> bool:
 
 
 def pin_model(config: NounsConfig) -> NounsConfig:
-    """Return the configuration with the pipeline's version or hash; loads nothing."""
+    """Return the configuration with the finder's version or hash; loads nothing."""
+    return NOUN_FINDERS.pin(config.finder, config)
+
+
+def _pin_spacy(config: NounsConfig) -> NounsConfig:
     if importlib.util.find_spec("spacy") is None:
         raise ModelError(
             "nouns: needs spaCy, not installed here: python -m pip install -e '.[cpu,nouns]'"
@@ -114,8 +173,21 @@ def _find(model: str) -> tuple[str, str]:
 
 
 def name_model(config: NounsConfig) -> tuple[str, ...]:
-    """Return the pipeline's identity, for the table's fingerprint."""
-    return (config.revision or pin_model(config).revision,)
+    """Return the finder's identity, for the table's fingerprint."""
+    return (NOUN_FINDERS.make(config.finder, config).version,)
+
+
+def identify_finder(config: NounsConfig) -> str:
+    """Return the finder's identity, without looking for a pipeline that no build has pinned."""
+    if config.finder == "spacy" and not config.revision:
+        return config.model
+    return NOUN_FINDERS.make(config.finder, config).version
+
+
+NOUN_FINDERS: ModelRegistry[NounsConfig, NounFinder] = ModelRegistry(
+    "nouns", NounFinder, {"spacy": OwnModel(SpacyFinder, _pin_spacy)}
+)
+"""All finders of nouns, by name."""
 
 
 @lru_cache(maxsize=1)

@@ -28,11 +28,16 @@ from pairwright.tasks.models.weights import (
 if TYPE_CHECKING:
     from torch import Tensor
 
+CONTEXT_LENGTH = 77
+"""Tokens of a text where a description gives no number."""
 Clip = TypeVar("Clip", bound=ClipConfig)
 FIELD = "embedding.clip"
 SAFE = "open_clip_model.safetensors"
 PICKLE = "open_clip_pytorch_model.bin"
 FOLDER_CONFIG = "open_clip_config.json"
+TOKENIZER = "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+SPECIAL_TOKENS = "special_tokens_map.json"
 KNOWN = {
     "ViT-L-14-quickgelu openai": (
         "timm/vit_large_patch14_clip_224.openai",
@@ -82,9 +87,49 @@ def pin_clip(config: Clip, *, download: bool, field: str = FIELD) -> Clip:
         revision = identify_files(_local_files(config, field))
         check_revision(field, config.revision, revision, Path(config.checkpoint))
         update = {"revision": revision, "checkpoint": absolute(config.checkpoint)}
-        return config.model_copy(update=update)
+        pinned = config.model_copy(update=update)
+        _check_tokenizer(pinned, field, download=download)
+        return pinned
     weights = find_on_hub(_hub_files(config, field), download=download)
-    return config.model_copy(update={"revision": weights.parent.name})
+    pinned = config.model_copy(update={"revision": weights.parent.name})
+    _check_tokenizer(pinned, field, download=download)
+    return pinned
+
+
+def _check_tokenizer(config: ClipConfig, field: str, *, download: bool) -> None:
+    """Raise ``ModelError`` where a tokenizer is missing; fetch it first, if allowed.
+
+    Texts are embedded late in a build, after the served models.
+    """
+    if Path(config.checkpoint).expanduser().is_dir() and config.checkpoint:
+        create_tokenizer(config, field=field)
+        return
+    files = _tokenizer_files(config, field)
+    if files:
+        find_on_hub(files, download=download)
+
+
+def _tokenizer_files(config: ClipConfig, field: str) -> HubFiles | None:
+    """Return the files of a model's tokenizer; ``None``: it has CLIP's own, part of open_clip."""
+    if _find_known(config)[0] and not config.checkpoint:
+        return None
+    import open_clip
+
+    name = _add_described(config, field)
+    description = open_clip.get_model_config(name) or {}
+    repository = description.get("text_cfg", {}).get("hf_tokenizer_name", "")
+    if not repository:
+        return None
+    is_of_weights = not config.checkpoint and _hub_files(config, field).repository == repository
+    return HubFiles(
+        field=field,
+        repository=repository,
+        revision=config.revision if is_of_weights else "",
+        weights=(TOKENIZER,),
+        extra=(TOKENIZER_CONFIG,),
+        optional=(SPECIAL_TOKENS,),
+        of_build=field == FIELD,
+    )
 
 
 def _local_files(config: ClipConfig, field: str) -> list[Path]:
@@ -210,13 +255,26 @@ def _create_from_hub(config: ClipConfig, field: str) -> Any:
 def create_tokenizer(config: ClipConfig, *, field: str = FIELD) -> Any:
     """Return the model's tokenizer, which truncates texts to its length."""
     import open_clip
+    from open_clip.tokenizer import HFTokenizer
 
     folder = Path(config.checkpoint).expanduser()
     is_folder = bool(config.checkpoint) and folder.is_dir()
     path = folder if is_folder else Path(config.model)
     with loading(f"{field}, tokenizer", path):
-        name = f"local-dir:{folder}" if is_folder else _add_described(config, field)
-        return open_clip.get_tokenizer(name)
+        if is_folder:
+            return open_clip.get_tokenizer(f"local-dir:{folder}")
+        name = _add_described(config, field)
+        files = _tokenizer_files(config, field)
+        if files is None:
+            return open_clip.get_tokenizer(name)
+        local = find_on_hub(files, download=False).parent
+        text = (open_clip.get_model_config(name) or {})["text_cfg"]
+        return HFTokenizer(
+            str(local),
+            context_length=text.get("context_length", CONTEXT_LENGTH),
+            tokenizer_mode=text.get("tokenizer_mode"),
+            **text.get("tokenizer_kwargs", {}),
+        )
 
 
 def transform_of(cfg: dict[str, Any]) -> Preprocess:

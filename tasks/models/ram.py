@@ -12,7 +12,7 @@ after Query2Label without self-attention.
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -94,17 +94,16 @@ class RamTagger:
 
     config: RamConfig
     batch: int = 0
+    name: str = "ram"
 
     @property
     def version(self) -> str:
         """Return the identity of the weights."""
         return f"RAM {self.config.revision or self.config.checkpoint or 'published'}"
 
-    @property
-    def prepare(self) -> Callable[[DecodedImage], NDArray[np.uint8]]:
-        """Return the transform to the model's square."""
-        preprocess = _load(self).preprocess
-        return lambda image: preprocess(image.pixels)
+    def prepare(self, image: DecodedImage) -> NDArray[np.uint8]:
+        """Return the image in the model's square."""
+        return _load(self).preprocess(image.pixels)
 
     def tag(self, prepared: Sequence[NDArray[np.uint8]]) -> list[tuple[Tag, ...]]:
         """Return the tags of each image, by falling probability."""

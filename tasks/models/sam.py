@@ -6,7 +6,7 @@ encoder computes in bfloat16; boxes and masks are always float32, or corners wou
 four pixels.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -64,6 +64,7 @@ FILES = {
     ),
 }
 """The published files, by model."""
+USUAL = "vit_h"
 MAX_MASK_PIXELS = 1 << 26
 """Maximum mask pixels of an image at once, 4 bytes each."""
 DECODER_HEADS = 8
@@ -86,16 +87,17 @@ class Sam:
     """Segmenter by SAM; its weights are loaded at the first use, once per process."""
 
     config: SegmentationConfig
+    name: str = "sam"
 
     @property
     def version(self) -> str:
         """Return the identity of the weights."""
-        return f"SAM {self.config.revision or self.config.checkpoint or self.config.model}"
+        config = self.config
+        return f"SAM {config.revision or config.checkpoint or config.model or USUAL}"
 
-    @property
-    def prepare(self) -> Callable[[DecodedImage], SquareImage]:
-        """Return the transform to the model's square."""
-        return partial(resize_to_side, _load(self).transform.target_length)
+    def prepare(self, image: DecodedImage) -> SquareImage:
+        """Return the image in the model's square."""
+        return resize_to_side(_load(self).transform.target_length, image)
 
     def segment(
         self,
@@ -164,16 +166,14 @@ def _decode(predictor: Any, image: SquareImage, boxes: Sequence[Box]) -> Iterato
 
 
 def pin_sam(config: SegmentationConfig) -> SegmentationConfig:
-    """Return the configuration with the hash of the local weights, if it uses them.
+    """Return the configuration with the hash of the local weights.
 
     A named checkpoint is checked.
     """
-    if config.segmenter != "sam":
-        return config
     require_modules(FIELD, "torch", "torchvision", "segment_anything")
     path = find_checkpoint(
         config.checkpoint,
-        FILES[config.model],
+        FILES[config.model or USUAL],
         config.revision,
         download=config.download,
     )
@@ -188,7 +188,9 @@ def _load(sam: Sam) -> Any:
     from segment_anything import SamPredictor
 
     config = sam.config
-    path = find_checkpoint(config.checkpoint, FILES[config.model], config.revision, download=False)
+    path = find_checkpoint(
+        config.checkpoint, FILES[config.model or USUAL], config.revision, download=False
+    )
     return SamPredictor(load_sam(path, field=FIELD).to(choose_device()))
 
 

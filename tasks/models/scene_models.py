@@ -41,6 +41,7 @@ class SceneTagger:
     It also tags each group of similar objects ("three yellow balls").
     """
 
+    name: str = "scene-graph"
     version: str = VERSION
 
     def prepare(self, image: DecodedImage) -> SceneGraph | None:
@@ -116,6 +117,7 @@ def _tag(
 class SceneDetector:
     """Detector that returns the boxes of a tag's rendered objects."""
 
+    name: str = "scene-graph"
     version: str = VERSION
 
     def prepare(self, image: DecodedImage) -> dict[str, dict[str, float]]:
@@ -153,6 +155,7 @@ class SceneDetector:
 class SceneSegmenter:
     """Segmenter that returns the renderer's masks of a tag's objects."""
 
+    name: str = "scene-graph"
     version: str = VERSION
 
     def prepare(self, image: DecodedImage) -> tuple[tuple[int, int], dict[str, Mask]]:

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from pairwright.schemas.config import GroundingConfig, RejectionsConfig
 from pairwright.schemas.encoder_config import ClipConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models.adaptive_batches import AdaptiveBatches, Encoder
-from pairwright.tasks.models.devices import choose_device
+from pairwright.tasks.models.devices import choose_device, count_processes
+from pairwright.tasks.models.model_registry import ModelRegistry, OwnModel
 from pairwright.tasks.models.open_clip_embedder import (
     FIELD,
     create_model,
@@ -41,9 +42,49 @@ BYTES_PER_CHARACTER = 4
 """Maximum tokens per character of a byte-level tokenizer."""
 
 
-def name_texts(config: GroundingConfig | RejectionsConfig) -> tuple[str, ...]:
-    """Return the version of the text tower in a stage's configuration, if any."""
-    return (OpenClipTexts(config=config.clip).version,) if config.clip else ()
+NO_MODEL = "scene-graph"
+"""Scorer that reads no vectors."""
+Scoring = GroundingConfig | RejectionsConfig
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Model from texts to vectors in the space of the embedder of the same name."""
+
+    @property
+    def name(self) -> str:
+        """Name in profiles: that of the embedder."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Identity, which changes with its vectors."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return ``(n, dimension)`` unit vectors, for cosines with images' vectors."""
+        ...
+
+    def split_text(self, text: str) -> tuple[str, ...]:
+        """Return the text in pieces that ``embed`` reads in full."""
+        ...
+
+
+def name_texts(config: Scoring) -> tuple[str, ...]:
+    """Return the version of the text model in a stage's configuration, if any."""
+    if config.clip is None or config.scorer == NO_MODEL:
+        return ()
+    return (SCORERS.make(config.scorer, config).version,)
+
+
+def count_scorers(config: Scoring) -> int | None:
+    """Return how many processes load the text model: one per GPU, else one per worker."""
+    return count_processes(_has_weights, config)
+
+
+def _has_weights(config: Scoring) -> bool:
+    is_used = config.enabled and config.scorer != NO_MODEL
+    return is_used and SCORERS.has_weights(config.scorer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +92,7 @@ class OpenClipTexts:
     """Text tower of a CLIP model; its weights are loaded at the first use, once per process."""
 
     config: ClipConfig
+    name: str = "clip"
 
     @property
     def version(self) -> str:
@@ -76,6 +118,26 @@ class OpenClipTexts:
         _, tokenize = _load(self)
         length = int(tokenize.context_length or CLIP_LENGTH)
         return cut_text(text, partial(count_tokens, tokenize), length)
+
+
+def _make_open_clip(config: Scoring) -> Scorer:
+    if config.clip is None:
+        raise ValueError(f"no CLIP model was filled into {type(config).__name__}")
+    return OpenClipTexts(config=config.clip)
+
+
+def _pin_with_images(config: Scoring) -> Scoring:
+    """Return the configuration: the weights are pinned with those of the embedder."""
+    return config
+
+
+SCORERS: ModelRegistry[Scoring, Scorer] = ModelRegistry(
+    "scorers",
+    Scorer,
+    {"clip": OwnModel(_make_open_clip, _pin_with_images)},
+    reserved=(NO_MODEL,),
+)
+"""All models that embed texts, by name."""
 
 
 def count_tokens(tokenizer: Any, text: str) -> int:

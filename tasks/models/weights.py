@@ -35,6 +35,8 @@ RETRIES = 4
 NOT_TENSORS = re.compile(r"unsupported (global: )?(global|operand) \S+|TorchScript", re.IGNORECASE)
 """Cause in PyTorch's message of a file that holds more than tensors."""
 CHUNK_BYTES = 1 << 22
+ANY_TYPE: tuple[str, ...] = ()
+"""Types of a model that may be of any (``Pretrained.types``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,8 @@ class HubFiles:
     """Alternatives, the best first."""
     extra: tuple[str, ...] = ()
     """Other required files."""
+    optional: tuple[str, ...] = ()
+    """Files that are fetched where the repository has them."""
     of_build: bool = True
     """Whether a build needs them, which can fetch them; a training cannot."""
 
@@ -120,7 +124,8 @@ def find_on_hub(files: HubFiles, *, download: bool) -> Path:
         weights = _fetch_from_hub(files)
     else:
         raise ModelError(_describe_missing(files))
-    paths = (*(weights.parent / name for name in files.extra), weights)
+    optional = _find_cached(files, files.optional)
+    paths = (*(weights.parent / name for name in files.extra), *optional, weights)
     _record(FoundFile(files.field, files.repository, path) for path in paths)
     return weights
 
@@ -172,6 +177,9 @@ def _fetch_from_hub(files: HubFiles) -> Path:
     with wrap_errors(refuse):  # the Hub's client raises its own, httpx's and the system's errors
         for name in files.extra:
             hf_hub_download(files.repository, name, revision=revision)
+        for name in files.optional:
+            with contextlib.suppress(RemoteEntryNotFoundError):
+                hf_hub_download(files.repository, name, revision=revision)
         for name in files.weights:
             with contextlib.suppress(RemoteEntryNotFoundError):
                 return Path(hf_hub_download(files.repository, name, revision=revision))
@@ -312,6 +320,8 @@ class Pretrained:
     """Alternatives on the Hub, the best first."""
     extra: tuple[str, ...]
     """Other required files on the Hub."""
+    optional: tuple[str, ...] = ()
+    """Files that are fetched where the repository has them."""
 
     def identify(self, model: str, revision: str) -> str:
         """Return a model's name with its revision, without looking for it."""
@@ -336,6 +346,7 @@ class Pretrained:
             revision=revision or self.known.get(model, ""),
             weights=self.weights,
             extra=self.extra,
+            optional=self.optional,
         )
         return find_on_hub(files, download=download).parent
 
@@ -363,8 +374,8 @@ class Pretrained:
         path = folder / "config.json"
         with loading(self.field, folder):
             kind = json.loads(path.read_text(encoding="utf-8")).get("model_type")
-        if kind not in self.types:
-            expected = " or a ".join(self.types)
+        if not isinstance(kind, str) or (self.types and kind not in self.types):
+            expected = " or a ".join(self.types) or "type of transformers"
             raise ModelError(f"{self.field}.model: {path} describes a {kind}, not a {expected}")
         return kind
 

@@ -14,7 +14,6 @@ candidates of two images are comparable.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain, islice
 from math import exp, log, sqrt
 from operator import attrgetter
@@ -25,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.claims import CLAIMS, Claim, Graphs, is_true_claim
-from pairwright.schemas.config import RejectionsConfig
+from pairwright.schemas.config import Profile, RejectionsConfig
 from pairwright.schemas.removing import NO_IMAGE, SEVERAL
 from pairwright.schemas.rows import (
     NO_ROWS,
@@ -44,8 +43,7 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.schemas.scene import SceneChange
-from pairwright.tasks.models.devices import count_processes
-from pairwright.tasks.models.text_scorer import OpenClipTexts, name_texts
+from pairwright.tasks.models.text_scorer import SCORERS, Scorer, count_scorers, name_texts
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.store.vectors import Vectors
 from pairwright.tasks.texts.words import affirmed, split_by_rules
@@ -57,7 +55,6 @@ NONE_PASSED = "no removal that makes the text fit worse passed its checks"
 MAX_CHARACTERS = 20_000  # scored part of a text
 MAX_PIECES = 100  # scored sentences of a text
 DIGITS = 6  # rounding of scores: later digits depend on the batch size
-SPACE = "clip"
 MAX_ASPECT = 4 / 3  # of a crop
 Matrix = NDArray[np.float32]  # vectors of sentences, ``(n, dimension)``
 Window = tuple[int, int, int, int]
@@ -175,10 +172,11 @@ def choose_removals(
             difference = differences[request.key]
             scored = score_by_graphs(difference, _pair_images(request, images), removed)
         else:
-            scored = score_by_clip(
+            scored = score_by_vectors(
                 removed,
                 request,
                 sentence_vectors,
+                space=config.scorer,
                 images=vectors,
                 removals=candidates,
             )
@@ -197,7 +195,7 @@ def _embed_requests(
     if config.clip is None:
         return None
     texts = chain.from_iterable(request.texts or () for request in requests)
-    return embed_texts(texts, OpenClipTexts(config=config.clip))
+    return embed_texts(texts, SCORERS.make(config.scorer, config))
 
 
 def _pair_images(request: RejectionRequest, images: Images) -> tuple[ImageRow, ImageRow]:
@@ -303,7 +301,7 @@ def share_broken(
     return float(np.float32(broken / max(len(true), 1)))
 
 
-def embed_texts(texts: Iterable[Text], scorer: OpenClipTexts) -> dict[Text, Matrix]:
+def embed_texts(texts: Iterable[Text], scorer: Scorer) -> dict[Text, Matrix]:
     """Return the vectors of each text's scored sentences.
 
     Each sentence is embedded once, in sorted order.
@@ -331,28 +329,29 @@ def preferred_texts(row: DifferenceRow | PreferenceRow) -> tuple[str, ...]:
     return affirmed(row.first_half), affirmed(row.second_half)
 
 
-def _scored_sentences(text: Text, scorer: OpenClipTexts) -> tuple[str, ...]:
+def _scored_sentences(text: Text, scorer: Scorer) -> tuple[str, ...]:
     """Return the scored sentences, cut to the tower's length."""
     sentences = split_by_rules(text[:MAX_CHARACTERS]) if isinstance(text, str) else text
     pieces = chain.from_iterable(map(scorer.split_text, sentences))
     return tuple(islice(pieces, MAX_PIECES))
 
 
-def score_by_clip(
+def score_by_vectors(
     candidates: Iterable[CheckedRemoval],
     request: RejectionRequest,
     sentence_vectors: Mapping[Text, Matrix],
     *,
+    space: str,
     images: Mapping[str, Vectors],
     removals: Mapping[str, Vectors],
 ) -> Iterator[Scored]:
     """Yield each candidate with its fit to the text about its image, unless a vector is missing."""
-    if SPACE not in images or SPACE not in removals:
+    if space not in images or space not in removals:
         return
     texts = request.texts or ()
     for candidate in candidates:
-        original = images[SPACE].units_of([request.image_keys[candidate.side]])
-        altered = removals[SPACE].units_of([candidate.element.key])
+        original = images[space].units_of([request.image_keys[candidate.side]])
+        altered = removals[space].units_of([candidate.element.key])
         if original is None or altered is None:
             continue
         sentences = sentence_vectors.get(texts[candidate.side])
@@ -503,13 +502,18 @@ def draw_crop(
     return x0, y0, x0 + crop_width, y0 + crop_height
 
 
-def _scores_by_clip(config: RejectionsConfig) -> bool:
-    return config.scorer == "clip"
+def _scores_by_vectors(config: RejectionsConfig) -> bool:
+    return config.scorer != "scene-graph"
 
 
 def _reads_images(config: RejectionsConfig) -> bool:
     """Return whether graphs, or the sizes of crops, are needed."""
-    return config.scorer != "clip" or config.fallback == "crop"
+    return config.scorer == "scene-graph" or config.fallback == "crop"
+
+
+def _configure(profile: Profile) -> RejectionsConfig:
+    clip = profile.embedding.clip if profile.rejections.by_vectors else None
+    return profile.complete(profile.rejections.fill(clip=clip))
 
 
 IMAGES = Uses(
@@ -521,7 +525,7 @@ STATEMENTS = Uses(
     kind="many",
     without=("served",),
     counts=True,
-    when=_scores_by_clip,
+    when=_scores_by_vectors,
 )
 VECTORS = Uses(
     table="embeddings",
@@ -530,7 +534,7 @@ VECTORS = Uses(
     on="about",
     name="vectors",
     counts=True,
-    when=_scores_by_clip,
+    when=_scores_by_vectors,
 )
 CANDIDATES = Uses(
     table="fitted",
@@ -540,7 +544,7 @@ CANDIDATES = Uses(
     on="key",
     of="elements",
     counts=True,
-    when=_scores_by_clip,
+    when=_scores_by_vectors,
 )
 STAGE = Stage(
     name="rejections",
@@ -549,12 +553,10 @@ STAGE = Stage(
     writes=RejectionRow,
     function=choose_removals,
     without=("images", "rejected_images"),
-    config=lambda profile: profile.complete(
-        profile.rejections.fill(clip=profile.embedding.clip if profile.rejections.by_clip else None)
-    ),
+    config=_configure,
     enabled=attrgetter("enabled"),
     models=name_texts,
-    processes=partial(count_processes, attrgetter("by_clip")),
+    processes=count_scorers,
     uses=(
         Uses(table="differences", row=DifferenceRow, counts=True),
         IMAGES,

@@ -8,11 +8,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pairwright.schemas.config import DetectionConfig
-from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, Images, TagsRow, make_key
-from pairwright.tasks.models.detection import count_detectors, make_detector, pin_detector
-from pairwright.tasks.models.devices import count_gpus
-from pairwright.tasks.models.grounding_dino import GroundingDino
+from pairwright.schemas.rows import (
+    Box,
+    BoxesRow,
+    Dropped,
+    Failed,
+    ImageRow,
+    Images,
+    TagsRow,
+    make_key,
+)
 from pairwright.tasks.models.prepare_ahead import Ready, by_image, in_groups
+from pairwright.tasks.perception.detectors import count_detectors, make_detector, pin_detector
+from pairwright.tasks.perception.faults import ImageFault
 from pairwright.tasks.store.stage import Stage, Uses
 
 # images per call of the detector on a GPU, enough to batch like sizes; up to 3.2 MB each
@@ -21,17 +29,21 @@ GROUP = 256
 
 def detect_boxes(
     rows: Sequence[TagsRow], config: DetectionConfig, *, images: Images
-) -> Iterator[BoxesRow | Dropped]:
+) -> Iterator[BoxesRow | Dropped | Failed]:
     """Yield the boxes of each image's tags, or ``Dropped`` without any."""
     detector = make_detector(config)
-    on_gpu = isinstance(detector, GroundingDino) and count_gpus() > 0
+    on_gpu = bool(count_detectors(config))
     items = [(row, images[row.subject]) for row in rows]
 
-    def detect(ready: Sequence[Ready[TagsRow, Any]]) -> Iterator[BoxesRow | Dropped]:
+    def detect(ready: Sequence[Ready[TagsRow, Any]]) -> Iterator[BoxesRow | Dropped | Failed]:
         prepared = [item.part for item in ready]
         detected = detector.detect(prepared, [item.row.tags for item in ready])
         for item, boxes in zip(ready, detected, strict=True):
-            yield _boxes_row(item.row, boxes, images[item.row.subject])
+            image = images[item.row.subject]
+            if isinstance(boxes, ImageFault):
+                yield boxes.as_row(item.row.key, detail=image.name)
+            else:
+                yield _boxes_row(item.row, boxes, image)
 
     prepare = by_image(detector.prepare)
     yield from in_groups(

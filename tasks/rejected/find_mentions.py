@@ -21,7 +21,7 @@ from pairwright.schemas.rows import (
     PreferenceRow,
     make_key,
 )
-from pairwright.tasks.models.nouns import find_nouns_of, name_model, pin_model
+from pairwright.tasks.models.nouns import find_nouns_of, identify_finder, name_model, pin_model
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.words import affirmed
 
@@ -102,7 +102,7 @@ def _split_text(row: DifferenceRow | PreferenceRow, pairs: Pairs) -> list[ImageT
 
 
 def _name_pipeline(config: NounsConfig) -> tuple[str, ...]:
-    return (config.revision or config.model,)  # a build has filled the revision in
+    return (identify_finder(config),)
 
 
 STAGE = Stage(

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pairwright.schemas.config import EmbeddingConfig
 from pairwright.schemas.removing import FittedConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, Images, RemovalRow, make_key
 from pairwright.tasks.images.decode import RefusedImageError, put_patch
 from pairwright.tasks.models.devices import count_gpus, count_processes
-from pairwright.tasks.models.embedders import make_clip, to_unit
+from pairwright.tasks.models.embedders import EMBEDDERS, Embedder, to_unit
 from pairwright.tasks.models.prepare_ahead import DecodedImage, Ready, in_groups
 from pairwright.tasks.store.stage import Stage, Uses
 
@@ -31,8 +32,8 @@ def fit_removals(
     rows: Sequence[RemovalRow], config: FittedConfig, *, images: Images
 ) -> Iterator[EmbeddingRow | Dropped]:
     """Yield the vector of each image without an element."""
-    model = make_clip(config.clip, config.batch_size)
-    on_gpu = count_gpus() > 0
+    model = _make_embedder(config)
+    on_gpu = _has_weights(config) and count_gpus() > 0
     items = [(row, images[row.image_key]) for row in rows]
 
     def embed_ready(ready: Sequence[Ready[RemovalRow, Crop]]) -> Iterator[EmbeddingRow]:
@@ -74,8 +75,18 @@ def _crop(
         )
 
 
+def _make_embedder(config: FittedConfig) -> Embedder:
+    """Return the embedder of the images themselves."""
+    embedding = EmbeddingConfig(clip=config.clip, batch_size=config.batch_size)
+    return EMBEDDERS.make(config.embedder, embedding)
+
+
 def _name_models(config: FittedConfig) -> tuple[str, ...]:
-    return (f"clip {make_clip(config.clip).version}",) if config.enabled else ()
+    return (f"{config.embedder} {_make_embedder(config).version}",) if config.enabled else ()
+
+
+def _has_weights(config: FittedConfig) -> bool:
+    return config.enabled and EMBEDDERS.has_weights(config.embedder)
 
 
 STAGE = Stage(
@@ -87,7 +98,7 @@ STAGE = Stage(
     config=lambda profile: profile.fitted,
     enabled=attrgetter("enabled"),
     models=_name_models,
-    processes=partial(count_processes, attrgetter("enabled")),
+    processes=partial(count_processes, _has_weights),
     without=("mask",),
     uses=(Uses(table="images", row=ImageRow, on="about", without=("graph", "captions")),),
     rows_per_shard=400,

@@ -29,6 +29,7 @@ from pairwright.schemas.rows import (
     Box,
     BoxesRow,
     Dropped,
+    Failed,
     ImageRow,
     Images,
     InspectionRow,
@@ -37,10 +38,10 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.tasks.images.decode import RGB, RefusedImageError
-from pairwright.tasks.models.detection import Detector, count_detectors, make_detector
-from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import DecodedImage, Ready, in_groups
 from pairwright.tasks.models.scene_models import SceneDetector
+from pairwright.tasks.perception.detectors import Detector, count_detectors, make_detector
+from pairwright.tasks.perception.faults import ImageFault
 from pairwright.tasks.rejected.measure_fills import UNMEASURED, FillMeasures, measure_fill
 from pairwright.tasks.rejected.measure_removals import RemovalCrop, cut_removal, measure_rim
 from pairwright.tasks.rejected.render_removals import choose_shard_size, measure_difference
@@ -224,17 +225,21 @@ def inspect_removals(
     *,
     images: Images,
     boxes: Mapping[str, BoxesRow] = NO_ROWS,
-) -> Iterator[InspectionRow | Dropped]:
+) -> Iterator[InspectionRow | Dropped | Failed]:
     """Yield the outcome of each removal's checks; ``boxes``: those of the original images."""
     detector = _make_detector(config)
-    on_gpu = detector is not None and count_gpus() > 0
+    on_gpu = bool(detector and config.detection and count_detectors(config.detection))
     items = [(row, images[row.image_key]) for row in rows]
 
-    def inspect(ready: Sequence[Inspected]) -> Iterator[InspectionRow]:
+    def inspect(ready: Sequence[Inspected]) -> Iterator[InspectionRow | Dropped | Failed]:
         outcomes = _detect(detector, boxes, ready, config) if detector else {}
         for item in ready:
             undetected = InspectionOutcome(item.part.why, Remaining(-1.0, -1.0), Grown("", 0.0))
-            yield _inspection_row(item.row, item.part, outcomes.get(item.row.key, undetected))
+            outcome = outcomes.get(item.row.key, undetected)
+            if isinstance(outcome, ImageFault):
+                yield outcome.as_row(item.row.key, detail=item.row.tag)
+            else:
+                yield _inspection_row(item.row, item.part, outcome)
 
     measure = partial(_measure, config, detector)
     yield from in_groups(
@@ -351,7 +356,7 @@ def _detect(
     boxes: Mapping[str, BoxesRow],
     ready: Sequence[Inspected],
     config: InspectionConfig,
-) -> dict[str, InspectionOutcome]:
+) -> dict[str, InspectionOutcome | ImageFault]:
     """Return the outcome by removal."""
     detections: list[Detection] = []
     for item in ready:
@@ -362,10 +367,13 @@ def _detect(
         return {}
     altered = [detection.altered for detection in detections]
     later = detector.detect(altered, [detection.tags for detection in detections])
-    return {
-        detection.row.key: _compare_boxes(detection, after, config)
-        for detection, after in zip(detections, later, strict=True)
-    }
+    outcomes: dict[str, InspectionOutcome | ImageFault] = {}
+    for detection, after in zip(detections, later, strict=True):
+        if isinstance(after, ImageFault):
+            outcomes[detection.row.key] = after
+        else:
+            outcomes[detection.row.key] = _compare_boxes(detection, after, config)
+    return outcomes
 
 
 def _original_boxes(

@@ -15,12 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.config import RemovalsConfig
-from pairwright.schemas.rows import Dropped, ElementRow, ImageRow, Images, RemovalRow, make_key
+from pairwright.schemas.errors import ModelError
+from pairwright.schemas.rows import (
+    Dropped,
+    ElementRow,
+    Failed,
+    ImageRow,
+    Images,
+    RemovalRow,
+    make_key,
+)
 from pairwright.schemas.scene import Mask
 from pairwright.tasks.images.decode import RGB, decode_rgb
 from pairwright.tasks.images.masks import Runs, cut_mask, encode_patch, read_runs
 from pairwright.tasks.models.devices import count_gpus, count_processes
-from pairwright.tasks.models.lama import LamaInpainter, Window, pin_lama
+from pairwright.tasks.models.lama import Window
 from pairwright.tasks.models.prepare_ahead import (
     AHEAD,
     BATCH,
@@ -31,6 +40,8 @@ from pairwright.tasks.models.prepare_ahead import (
     prepare_ahead,
     run_ahead,
 )
+from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.perception.removers import REMOVERS, Filling, Remover
 from pairwright.tasks.rejected.measure_removals import measure_distance
 from pairwright.tasks.rejected.render_removals import (
     choose_shard_size,
@@ -65,12 +76,14 @@ class Cut:
     hole: Any = None
 
 
-Filled = tuple[ElementRow, Cut, RGB]  # row, its part of the image, and the filling of the window
+Filled = tuple[
+    ElementRow, Cut, Filling
+]  # row, its part of the image, and the filling of the window
 
 
 def remove_elements(
     rows: Sequence[ElementRow], config: RemovalsConfig, *, images: Images
-) -> Iterator[RemovalRow | Dropped]:
+) -> Iterator[RemovalRow | Dropped | Failed]:
     """Yield the removal of each element, or why it is not removed."""
     for row in rows:
         if row.why:
@@ -88,7 +101,7 @@ def remove_elements(
 
 def _render_elements(
     items: Sequence[Item[ElementRow]], config: RemovalsConfig
-) -> Iterator[RemovalRow | Dropped]:
+) -> Iterator[RemovalRow | Dropped | Failed]:
     version = name_renderer()
     for result in prepare_ahead(items, partial(_render, config), on_gpu=False):
         if isinstance(result, Dropped):
@@ -100,9 +113,9 @@ def _render_elements(
 
 def _fill_elements(
     items: Sequence[Item[ElementRow]], config: RemovalsConfig
-) -> Iterator[RemovalRow | Dropped]:
-    inpainter = LamaInpainter(config=config)
-    on_gpu = count_gpus() > 0
+) -> Iterator[RemovalRow | Dropped | Failed]:
+    inpainter = REMOVERS.make(config.inpainter, config)
+    on_gpu = _has_weights(config) and count_gpus() > 0
     most = _max_waiting(items, config)
 
     def inpaint_holes(ready: Sequence[Ready[ElementRow, Cut]]) -> Iterator[Filled]:
@@ -138,7 +151,7 @@ def _max_waiting(items: Sequence[Item[ElementRow]], config: RemovalsConfig) -> i
 
 def _cut(
     config: RemovalsConfig,
-    inpainter: LamaInpainter,
+    inpainter: Remover,
     row: ElementRow,
     image: DecodedImage,
 ) -> Cut | Dropped:
@@ -173,7 +186,7 @@ def _cut(
         window=window,
         pixels=np.ascontiguousarray(image.pixels[_slices(window)]),
         weight=weight,
-        hole=inpainter.prepare(image.pixels, weight > 0, window),
+        hole=inpainter.prepare(image.pixels, weight > 0, window, row.tag),
     )
 
 
@@ -234,10 +247,13 @@ def _slices(window: Window) -> tuple[slice, slice]:
 
 def _removal(
     config: RemovalsConfig, version: str, result: Filled | Dropped
-) -> RemovalRow | Dropped:
+) -> RemovalRow | Dropped | Failed:
     if isinstance(result, Dropped):
         return result
     row, cut, filling = result
+    if isinstance(filling, ImageFault):
+        return filling.as_row(row.key, detail=row.tag)
+    _check_filling(version, cut, filling)
     difference = filling.astype(np.float32) - cut.pixels
     blended = np.rint(cut.pixels + cut.weight[:, :, None] * difference).astype(np.uint8)
     patch = encode_patch(blended)
@@ -261,21 +277,29 @@ def _removal(
     )
 
 
+def _check_filling(version: str, cut: Cut, filling: RGB) -> None:
+    """Raise ``ModelError`` for a filling of another form, as a plugin may give."""
+    if filling.shape != cut.pixels.shape or filling.dtype != np.uint8:
+        shape = f"{filling.dtype} {filling.shape}"
+        raise ModelError(
+            f"removals.inpainter: {version} gave {shape}, not uint8 {cut.pixels.shape}"
+        )
+
+
 def _name_models(config: RemovalsConfig) -> tuple[str, ...]:
     if config.rendered:
         return (name_renderer(),)
-    return (LamaInpainter(config=config).version,)
+    return (REMOVERS.make(config.inpainter, config).version,)
 
 
 def _pin_models(config: RemovalsConfig) -> RemovalsConfig:
-    if not _has_weights(config):
+    if config.rendered:
         return config.model_copy()
-    lama = pin_lama(config.lama, download=config.download)
-    return config.model_copy(update={"lama": lama})
+    return REMOVERS.pin(config.inpainter, config, download=config.download)
 
 
 def _has_weights(config: RemovalsConfig) -> bool:
-    return not config.rendered
+    return not config.rendered and REMOVERS.has_weights(config.inpainter)
 
 
 STAGE = Stage(

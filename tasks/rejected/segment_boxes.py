@@ -16,8 +16,8 @@ from pairwright.schemas.rows import Box, BoxesRow, Dropped, ImageRow, Images, Ma
 from pairwright.tasks.images.masks import encode_mask
 from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.prepare_ahead import BATCH, Ready, by_image, in_groups
-from pairwright.tasks.models.sam import Sam, pin_sam
-from pairwright.tasks.models.scene_models import SceneSegmenter, TagMask
+from pairwright.tasks.models.scene_models import TagMask
+from pairwright.tasks.perception.segmenters import SEGMENTERS
 from pairwright.tasks.store.stage import Stage, Uses
 
 NO_PIXELS = "no pixels"
@@ -31,7 +31,7 @@ def segment_boxes(
     rows: Sequence[BoxesRow], config: SegmentationConfig, *, images: Images
 ) -> Iterator[MasksRow | Dropped]:
     """Yield the masks of each image's tags."""
-    segmenter = make_segmenter(config)
+    segmenter = SEGMENTERS.make(config.segmenter, config)
     items = [(_drop_unboxed(row), images[row.subject]) for row in rows]
 
     def segment(ready: Sequence[Ready[BoxesRow, Any]]) -> Iterator[MasksRow]:
@@ -53,11 +53,6 @@ def segment_boxes(
         size=BATCH,
         ahead=AHEAD,
     )
-
-
-def make_segmenter(config: SegmentationConfig) -> Sam | SceneSegmenter:
-    """Return the segmenter that a profile names."""
-    return Sam(config=config) if _has_weights(config) else SceneSegmenter()
 
 
 def _drop_unboxed(row: BoxesRow) -> BoxesRow:
@@ -125,11 +120,16 @@ def _masks_row(
 
 
 def _name_models(config: SegmentationConfig) -> tuple[str, ...]:
-    return (f"{config.segmenter} {make_segmenter(config).version}",)
+    segmenter = SEGMENTERS.make(config.segmenter, config)
+    return (f"{config.segmenter} {segmenter.version}",)
+
+
+def _pin_models(config: SegmentationConfig) -> SegmentationConfig:
+    return SEGMENTERS.pin(config.segmenter, config, download=config.download)
 
 
 def _has_weights(config: SegmentationConfig) -> bool:
-    return config.segmenter == "sam"
+    return SEGMENTERS.has_weights(config.segmenter)
 
 
 STAGE = Stage(
@@ -141,6 +141,6 @@ STAGE = Stage(
     config=lambda profile: profile.segmentation,
     uses=(Uses(table="images", row=ImageRow),),
     models=_name_models,
-    pin=pin_sam,
+    pin=_pin_models,
     processes=partial(count_processes, _has_weights),
 )

@@ -79,7 +79,7 @@ STAGE = Stage(
     writes=StatementsRow,
     function=split_texts,
     config=lambda profile: profile.complete(
-        profile.statements.fill(enabled=profile.rejections.by_clip)
+        profile.statements.fill(enabled=profile.rejections.by_vectors)
     ),
     prompts=(SPLIT,),
     enabled=attrgetter("is_served"),

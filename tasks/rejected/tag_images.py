@@ -16,6 +16,7 @@ from pairwright.schemas.config import TaggingConfig
 from pairwright.schemas.rows import (
     NO_ROWS,
     Dropped,
+    Failed,
     ImageRow,
     MentionRow,
     RefusedTag,
@@ -26,8 +27,8 @@ from pairwright.schemas.rows import (
 )
 from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.prepare_ahead import DecodedImage, Ready, by_image, in_groups
-from pairwright.tasks.models.ram import RamTagger, pin_ram
-from pairwright.tasks.models.scene_models import SceneTagger
+from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.perception.taggers import NOUNS, TAGGERS, Tagger
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.things import WordList, identify_words, names_thing, read_words, tidy
 
@@ -48,7 +49,6 @@ def why_refused(name: str, excluded: Iterable[str] = (), word_list: WordList | N
 
 
 GROUP = 256  # images per call of a tagger on a GPU, 0.4 MB each
-NOUNS = "nouns"
 GRAPH = "scene-graph"
 MAX_NAMES = 1000  # most names of an image; RAM's 4,585 are never all in one
 NOT_NEEDED = "no chosen text needs an element of it removed"
@@ -62,7 +62,7 @@ def tag_images(
     *,
     mentions: Mentions = NO_ROWS,
     targets: Targets | None = None,
-) -> Iterator[TagsRow | Dropped]:
+) -> Iterator[TagsRow | Dropped | Failed]:
     """Yield the tags of each image, or ``Dropped`` without any.
 
     ``mentions`` are the nouns of texts, by image; ``targets`` the elements of a rendered image that
@@ -79,14 +79,20 @@ def tag_images(
     def prepare(image: DecodedImage) -> tuple[Any, ...]:
         return tuple(step(image) for step in steps)
 
-    def tag(ready: Sequence[Ready[ImageRow, Any]]) -> Iterator[TagsRow | Dropped]:
+    def tag(ready: Sequence[Ready[ImageRow, Any]]) -> Iterator[TagsRow | Dropped | Failed]:
         tags_by_tagger = [
             tagger.tag([item.part[tagger_index] for item in ready])
             for tagger_index, tagger in enumerate(taggers)
         ]
-        for item, *tags in zip(ready, *tags_by_tagger, strict=True):
+        for item, *results in zip(ready, *tags_by_tagger, strict=True):
+            faults = [result for result in results if isinstance(result, ImageFault)]
+            tags = [result for result in results if not isinstance(result, ImageFault)]
             image_tags = _needed_tags(chain.from_iterable(tags), item.row.key, targets)
             row = _tags_row(item.row, image_tags, mentions.get(item.row.key, ()), config)
+            fault = _find_fault(faults, row)
+            if fault:
+                yield fault.as_row(item.row.key, detail=item.row.name)
+                continue
             if isinstance(row, Dropped) and targets is not None and item.row.graph:
                 row = replace(row, reason=NOT_NEEDED)
             yield row
@@ -101,6 +107,14 @@ def tag_images(
     )
 
 
+def _find_fault(faults: Sequence[ImageFault], row: TagsRow | Dropped) -> ImageFault | None:
+    """Return the fault that decides over an image; ``None``: other taggers named enough."""
+    for fault in faults:
+        if not fault.is_final or isinstance(row, Dropped):
+            return fault
+    return None
+
+
 def _needed_tags(tags: Iterable[Tag], image_key: str, targets: Targets | None) -> list[Tag]:
     """Return the tags without the graph's elements that no text needs removed."""
     if targets is None:
@@ -109,11 +123,14 @@ def _needed_tags(tags: Iterable[Tag], image_key: str, targets: Targets | None) -
     return [tag for tag in tags if tag.tagger != GRAPH or tag.objects in needed]
 
 
-def make_taggers(config: TaggingConfig) -> list[SceneTagger | RamTagger]:
+def make_taggers(config: TaggingConfig) -> list[Tagger]:
     """Return the taggers that read images, in the profile's order."""
-    ram = RamTagger(config=config.ram, batch=config.batch_size)
-    taggers: dict[str, SceneTagger | RamTagger] = {GRAPH: SceneTagger(), "ram": ram}
-    return [taggers[name] for name in config.taggers if name != NOUNS]
+    return [TAGGERS.make(name, config) for name in _names(config)]
+
+
+def _names(config: TaggingConfig) -> list[str]:
+    """Return the names of the taggers that read images."""
+    return [name for name in config.taggers if name != NOUNS]
 
 
 def _tags_row(
@@ -187,13 +204,13 @@ def _name_models(config: TaggingConfig) -> tuple[str, ...]:
 
 
 def _pin_models(config: TaggingConfig) -> TaggingConfig:
-    if not _has_weights(config):
-        return config.model_copy()
-    return config.model_copy(update={"ram": pin_ram(config.ram, download=config.download)})
+    for name in _names(config):
+        config = TAGGERS.pin(name, config, download=config.download)
+    return config
 
 
 def _has_weights(config: TaggingConfig) -> bool:
-    return "ram" in config.taggers
+    return any(TAGGERS.has_weights(name) for name in _names(config))
 
 
 def _names_nouns(config: TaggingConfig) -> bool:

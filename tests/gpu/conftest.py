@@ -118,11 +118,11 @@ def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> OnCpu:
     """Return a context in which this process's encoders find no GPU; they are loaded anew for it,
     and after it."""
-    from pairwright.tasks.models import devices, dinov2_embedder, open_clip_embedder
+    from pairwright.tasks.models import devices, image_encoder, open_clip_embedder
 
     def forget() -> None:
-        for module in (dinov2_embedder, open_clip_embedder):
-            module.load.cache_clear()
+        for load in (image_encoder.load_dinov2, open_clip_embedder.load_encoder):
+            load.cache_clear()
 
     @contextmanager
     def without() -> Iterator[None]:

@@ -13,8 +13,8 @@ import pytest
 
 from pairwright.schemas.config import ClipConfig, Dinov2Config
 from pairwright.tasks.models import embedders
-from pairwright.tasks.models.dinov2_embedder import pin_dinov2
 from pairwright.tasks.models.embedders import Embedder
+from pairwright.tasks.models.image_encoder import pin_dinov2
 from pairwright.tasks.models.open_clip_embedder import pin_clip
 from tests.fixtures.checkpoints import CLIP_ARCHITECTURE, write_clip_folder, write_dinov2_folder
 from tests.gpu.conftest import OnCpu

@@ -15,9 +15,9 @@ import torch
 from pairwright.schemas.config import RemovalsConfig
 from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models import (
-    dinov2_embedder,
     embedders,
     grounding_dino,
+    image_encoder,
     lama,
     namc_places,
     open_clip_embedder,
@@ -48,8 +48,8 @@ def caches(tmp_path, monkeypatch):
     yield
     for module in (grounding_dino, ram, sam, text_scorer):
         module._load.cache_clear()
-    for module in (dinov2_embedder, open_clip_embedder):
-        module.load.cache_clear()
+    for load in (image_encoder.load_dinov2, open_clip_embedder.load_encoder):
+        load.cache_clear()
 
 
 def embed_with_clip(folder):

@@ -36,7 +36,7 @@ def config(tmp_path_factory):
 @pytest.fixture(scope="module")
 def ball_and_cube(config):
     """Return the vectors of both halves."""
-    return OpenClipTexts(config=config.encoder).embed((BALL, CUBE))
+    return OpenClipTexts(config=config.clip).embed((BALL, CUBE))
 
 
 def written(first, second, **values):

@@ -14,10 +14,9 @@ from transformers import GroundingDinoForObjectDetection, GroundingDinoProcessor
 from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Tag
+from pairwright.tasks.models.boxes import PIXEL_DIGITS, SCORE_DIGITS
 from pairwright.tasks.models.grounding_dino import (
     MAX_ASPECT,
-    PIXEL_DIGITS,
-    SCORE_DIGITS,
     GroundingDino,
     pin_grounding_dino,
 )

@@ -11,7 +11,7 @@ from transformers import BitImageProcessor
 from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
 
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models import dinov2_embedder, open_clip_embedder
+from pairwright.tasks.models import image_encoder, open_clip_embedder
 from tests.tasks.models.samples import photographs
 
 PHOTOGRAPHS = photographs()
@@ -70,7 +70,7 @@ def test_the_crop_is_that_of_open_clip(kind):
 )
 def test_the_crop_is_that_of_transformers(kind, processor):
     transform = processor(**BIT[kind])
-    preprocess = dinov2_embedder.transform_of(BIT[kind])
+    preprocess = image_encoder.transform_of(BIT[kind])
     assert_pixels(preprocess, lambda image: transform(image, return_tensors="pt")["pixel_values"])
 
 
@@ -79,7 +79,7 @@ def test_an_extreme_aspect_costs_no_memory():
     pixels become 256, so the crop shows the 14 columns in the middle, all of them white."""
     image = np.zeros((16, 200_000, 3), dtype=np.uint8)
     image[:, 99_990:100_010] = 255
-    preprocess = dinov2_embedder.transform_of(DINOV2)
+    preprocess = image_encoder.transform_of(DINOV2)
     tracemalloc.start()
     crop = preprocess(image)
     peak = tracemalloc.get_traced_memory()[1]
@@ -95,11 +95,11 @@ LARGE_CROP = {"size": {"shortest_edge": 60}, "crop_size": {"height": 70, "width"
 @pytest.mark.parametrize(
     ("module", "config"),
     [
-        pytest.param(dinov2_embedder, DINOV2 | {"do_center_crop": False}, id="uncropped"),
-        pytest.param(dinov2_embedder, DINOV2 | {"resample": 1}, id="a third way of resampling"),
-        pytest.param(dinov2_embedder, DINOV2 | LARGE_CROP, id="a crop beyond the image"),
+        pytest.param(image_encoder, DINOV2 | {"do_center_crop": False}, id="uncropped"),
+        pytest.param(image_encoder, DINOV2 | {"resample": 1}, id="a third way of resampling"),
+        pytest.param(image_encoder, DINOV2 | LARGE_CROP, id="a crop beyond the image"),
         pytest.param(
-            dinov2_embedder,
+            image_encoder,
             DINOV2 | {"size": {"shortest_edge": 5, "longest_edge": 9}},
             id="both edges",
         ),

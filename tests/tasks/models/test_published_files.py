@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models import dinov2_embedder, grounding_dino, open_clip_embedder, ram, sam
+from pairwright.tasks.models import grounding_dino, image_encoder, open_clip_embedder, ram, sam
 from pairwright.tasks.serving.gpu_memory import read_model
 from tests.fixtures.big_lama import BigLama
 from tests.fixtures.published_files import (
@@ -32,7 +32,7 @@ SMALL = ("clip-vit-b-32", "dinov2-small", "grounding-dino-tiny", "sam-vit-b")
 @pytest.fixture(autouse=True)
 def forgotten(hub_cache):
     yield
-    for load in (dinov2_embedder.load_encoder, grounding_dino._load, grounding_dino._processor):
+    for load in (image_encoder.load_dinov2, grounding_dino._load, grounding_dino._processor):
         load.cache_clear()
 
 
@@ -43,7 +43,7 @@ def load_clip(config):
 
 LOADERS = {
     "clip": (put_clip, load_clip),
-    "dinov2": (put_dinov2, lambda config: dinov2_embedder.load_encoder(config, 0)[0]),
+    "dinov2": (put_dinov2, lambda config: image_encoder.load_dinov2(config, 0)[0]),
     "grounding": (
         put_grounding_dino,
         lambda config: grounding_dino._load(config.model, config.revision),

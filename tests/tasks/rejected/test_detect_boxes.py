@@ -7,10 +7,10 @@ import pytest
 
 from pairwright.schemas.config import DetectionConfig
 from pairwright.schemas.rows import BoxesRow, Dropped
-from pairwright.tasks.models.detection import make_detector
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.grounding_dino import GroundingDino
 from pairwright.tasks.models.prepare_ahead import DecodedImage
+from pairwright.tasks.perception.detectors import make_detector
 from pairwright.tasks.rejected.detect_boxes import STAGE, detect_boxes
 from tests.fixtures.checkpoints import write_grounding_folder
 from tests.fixtures.graphs import graph, thing

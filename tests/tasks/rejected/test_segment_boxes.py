@@ -13,12 +13,12 @@ from pairwright.schemas.scene import Mask
 from pairwright.tasks.images.masks import decode_mask, encode_mask
 from pairwright.tasks.models.devices import count_gpus
 from pairwright.tasks.models.prepare_ahead import DecodedImage
+from pairwright.tasks.perception.segmenters import SEGMENTERS
 from pairwright.tasks.rejected.segment_boxes import (
     COVERING,
     NO_PIXELS,
     OUTSIDE,
     STAGE,
-    make_segmenter,
     segment_boxes,
 )
 from tests.fixtures.checkpoints import write_sam
@@ -66,7 +66,7 @@ def segment(config, image, tags, boxes):
 
 def test_each_image_has_a_row_of_what_the_segmenter_says(config) -> None:
     rows = list(segment_boxes(ROWS, config, images=BY_KEY))
-    segmenter = make_segmenter(config)
+    segmenter = SEGMENTERS.make(config.segmenter, config)
     for row, source, pixels in zip(rows, ROWS, PIXELS.values(), strict=True):
         assert isinstance(row, MasksRow)
         assert (row.source_key, row.subject) == (source.key, source.subject)

@@ -10,8 +10,8 @@ from transformers import BitImageProcessor, Dinov2Model
 
 from pairwright.schemas.config import Dinov2Config
 from pairwright.schemas.errors import ModelError
-from pairwright.tasks.models.dinov2_embedder import pin_dinov2
 from pairwright.tasks.models.embedders import make_dinov2
+from pairwright.tasks.models.image_encoder import pin_dinov2
 from tests.fixtures.checkpoints import DINOV2_ARCHITECTURE, write_hub_cache
 from tests.fixtures.hostile_checkpoints import damage_file
 from tests.tasks.models.samples import assert_vectors, cosines, embed, moved, photographs

@@ -1,0 +1,1 @@
+"""Taggers, detectors, segmenters and removers by name: ours, served ones, plugins'."""
