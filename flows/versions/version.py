@@ -319,14 +319,11 @@ def open_present(folder: Folder) -> Version:
 
 def _open_snapshot(folder: Folder, snapshot: Snapshot) -> Version:
     snapshots.check_parts(folder, snapshot)
-    stated = set(snapshot.content["stages"])
     content = {**snapshot.content["lineage"], "items": snapshot.content["items"]}
     try:
-        version = Version.from_record(folder, BuildRecord.model_validate(content), snapshot)
-        tables = version.pipeline.tables
-        if set(tables) != stated:
-            differing = ", ".join(sorted(stated.symmetric_difference(tables)))
-            raise StoreError(f"one of the two has no table {differing}")
+        record = BuildRecord.model_validate(content)
+        snapshot = _state_newer_tables(snapshot, Pipeline(record.profile, record.until))
+        version = Version.from_record(folder, record, snapshot)
         _ = version.stages  # planned here, where an error names the release
     except (ValidationError, KeyError, PairwrightError) as error:
         raise StoreError(
@@ -335,6 +332,32 @@ def _open_snapshot(folder: Folder, snapshot: Snapshot) -> Version:
             "again: `pairwright build` makes a version that this one opens"
         ) from error
     return version
+
+
+def _state_newer_tables(snapshot: Snapshot, pipeline: Pipeline) -> Snapshot:
+    """Return a version of an earlier release with its newer tables, which are off, as empty ones.
+
+    ``StoreError`` where a table of the version is gone, or a newer one is on.
+    """
+    stated = snapshot.content["stages"]
+    differing = set(pipeline.tables).symmetric_difference(stated)
+    if not differing:
+        return snapshot
+    stages = dict(stated)
+    for planned in pipeline.plan():
+        name = planned.stage.name
+        if name in differing and not planned.is_on:
+            counts = Counts(stage=name, fingerprint=planned.fingerprint).as_json()
+            stages[name] = {
+                "fingerprint": planned.fingerprint,
+                "counts": counts,
+                "parts": {},
+                "refused": [],
+            }
+            differing.remove(name)
+    if differing:
+        raise StoreError(f"one of the two has no table {', '.join(sorted(differing))}")
+    return Snapshot(snapshot.number, {**snapshot.content, "stages": stages})
 
 
 def _read_counts(stated: Mapping[str, Any]) -> Counts:

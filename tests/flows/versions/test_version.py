@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import pairwright as pw
+from pairwright.flows.versions.version import open_version
+from pairwright.tasks.store.files import Folder, seal
+from pairwright.tasks.store.snapshot import snapshot_file
 from tests.fixtures.command import run
 from tests.fixtures.pictures import write_pictures
 
@@ -71,3 +75,30 @@ def test_a_first_build_that_is_held_back_leaves_no_version(
         "another bound lets it pass"
     )
     assert versions(out) == ["000001.json"]
+
+
+def test_a_version_from_before_a_table_opens_while_the_table_is_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its rows and counts are as they were; without a table that is on, it is refused by name."""
+    out = tmp_path / "out"
+    photographs = write_pictures(tmp_path / "in", ["a", "b"])
+    gates = ("--set", "gates.min_yield={pairs: 0}")
+    assert run("build", photographs, "--out", out, *UNTIL, *gates) == 0
+    version = open_version(Folder(str(out)))
+    off = [planned.stage.name for planned in version.stages if not planned.is_on]
+    assert off
+    content = version.snapshot.content
+    older = {name: stage for name, stage in content["stages"].items() if name not in off}
+    file = out / snapshot_file(1)
+    before = [row.key for row in pw.open(out)["images"].rows()]
+    file.write_bytes(seal({**content, "stages": older}))
+    opened = pw.open(out, version=1)
+    assert [row.key for row in opened["images"].rows()] == before
+    assert {count.stage for count in opened.status().counts} >= {"images", *off}
+    assert run("versions", out) == 0
+    del older["pairs"]
+    file.write_bytes(seal({**content, "stages": older}))
+    capsys.readouterr()
+    assert run("export", out, "--table", "images", "--to", tmp_path / "export") != 0
+    assert "one of the two has no table pairs" in capsys.readouterr().err
