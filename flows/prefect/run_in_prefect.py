@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 from pydantic import Field
@@ -194,5 +195,11 @@ def reproduce_paper(config: ReproductionConfig) -> State[None]:
     return Completed(message=f"the tables are in {config.to}/index.html")
 
 
+@task(persist_result=False, cache_policy=NO_CACHE)
+def _run_step(step: Step) -> None:
+    step.run()
+
+
 def _run_as_task(step: Step) -> None:
-    task(step.run, name=step.title, persist_result=False)()
+    """Run a step as a task of its title."""
+    _run_step.with_options(name=step.title)(step)

@@ -438,8 +438,8 @@ def reproduce(
     reproducer: Reproducer, run_step: Callable[[Step], None] | None = None
 ) -> Iterator[Step]:
     """Run the steps in order, and yield each that is done; the page follows each evaluation."""
-    reproducer.check()
     steps = reproducer.steps()
+    reproducer.check()
     for number, step in enumerate(steps, 1):
         log.info("step %d of %d: %s", number, len(steps), step.title)
         if run_step:

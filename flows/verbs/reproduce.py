@@ -116,7 +116,7 @@ def _run(reproducer: "Reproducer") -> None:
         outcome = reproducer.read_table(table)
         print(f"\n{outcome.name}")
         heads = [outcome.heads[0], *(f">{head}" for head in outcome.heads[1:])]
-        options.print_table(heads, *(row.cells() for row in outcome.rows))
+        options.print_table(heads, *((row.arm, *row.cells()[1:]) for row in outcome.rows))
         for note in outcome.notes:
             print(note)
     _print_left_out(reproducer)

@@ -48,7 +48,7 @@ def test_a_stopped_reproduction_continues_where_it_was(data, tmp_path, capsys):
     )
     assert scores["limit"] == 8
     rouge = next(score["value"] for score in scores["scores"] if score["name"] == "ROUGE-L")
-    [row] = [line for line in printed.splitlines() if line.startswith("sft: ")]
+    [row] = [line for line in printed.splitlines() if line.startswith("sft ")]
     cells = row.split()
     assert cells[-4:] == ["13.1", "17.1", "41.4", "58.2"], "the paper's Table 1"
     assert cells[-6] == f"{100 * rouge:.1f}"
@@ -98,7 +98,7 @@ def test_wrong_options_are_refused(data, tmp_path, capsys):
     assert run("reproduce", "adpo", "--data", tmp_path / "none") == 2
     message = capsys.readouterr().err
     assert "no table can be made: Table 1: Image-Editing-Request: no folder" in message
-    assert run("reproduce", "adpo", "--data", folder, "--arms", "spo") == 2
-    assert "--arms spo: no such arm; did you mean" in capsys.readouterr().err
+    assert run("reproduce", "adpo", "--data", folder, "--arms", "dpp") == 2
+    assert "--arms dpp: no such arm; did you mean dpo" in capsys.readouterr().err
     assert run("reproduce", "adpo", "--data", folder, "--scale", "huge") == 2
     assert "--scale huge: must be small or paper" in capsys.readouterr().err
