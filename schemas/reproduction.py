@@ -12,7 +12,7 @@ from pairwright.schemas.section import Count, Positive, Section
 BASE = "base"  # arm without training: the start model itself
 
 
-class Material(Section):
+class TrainingSet(Section):
     """Dataset to build from folders of the user's data."""
 
     sources: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -25,7 +25,7 @@ class Material(Section):
     """Last stage to build; empty: all."""
     training_rows: Count = 0
     """Published number of training texts, for the plan; 0: not published."""
-    small: "Material | None" = None
+    small: "TrainingSet | None" = None
     """What stands for it with `--scale small`; none: itself."""
 
     @property
@@ -44,7 +44,7 @@ class Arm(Section):
     """Objective of the training; empty: no training."""
     start: str = ""
     """Arm whose model it starts from; empty: the start model."""
-    material: str = ""
+    training_set: str = ""
     """Dataset to train on; empty: that of the table."""
     recipe: str = ""
     settings: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class PaperTable(Section):
     benchmark: str
     data: str = ""
     """Folder of the benchmark's data; empty: that of its name."""
-    material: str
+    training_set: str
     """Dataset of the arms that name none."""
     columns: dict[str, str]
     """Score of each column: its name in `evaluate model`, after its category and a colon; after
@@ -90,7 +90,7 @@ class Reproduction(Section):
     """Start model of the paper."""
     gpus: Positive = 1
     """GPUs of a training in the paper."""
-    materials: dict[str, Material]
+    training_sets: dict[str, TrainingSet]
     arms: dict[str, Arm]
     tables: Annotated[tuple[PaperTable, ...], Field(min_length=1)]
     differences: tuple[str, ...]
@@ -103,11 +103,11 @@ class Reproduction(Section):
         for name, arm in self.arms.items():
             if arm.start and arm.start not in self.arms:
                 raise ValueError(f"arms.{name}: start: no arm {arm.start}")
-            if arm.material and arm.material not in self.materials:
-                raise ValueError(f"arms.{name}: material: no material {arm.material}")
+            if arm.training_set and arm.training_set not in self.training_sets:
+                raise ValueError(f"arms.{name}: training_set: no training set {arm.training_set}")
         for table in self.tables:
-            if table.material not in self.materials:
-                raise ValueError(f"{table.name}: no material {table.material}")
+            if table.training_set not in self.training_sets:
+                raise ValueError(f"{table.name}: no training set {table.training_set}")
             unknown = set(table.numbers) - set(self.arms)
             if unknown:
                 raise ValueError(f"{table.name}: no arm {', '.join(sorted(unknown))}")

@@ -51,6 +51,7 @@ OTHER_WORK = {
     "build": {"load_profile", "build_dataset", "find_models"},
     "evaluate": {"evaluate_model"},  # of any model
     "export": {"export_dataset"},  # what an export is configured with
+    "reproduce": {"plan_reproduction", "reproduce_paper", "run_in_prefect"},  # several datasets
     # what a recipe trains, first; all recipes
     "train": {"run_in_prefect", "load_profile", "make_train_config"},
     "versions": {"check_machine", "find_models", "load_profile", "schedule_dataset"},

@@ -28,8 +28,8 @@ def list_papers() -> Iterator[tuple[str, str, str, str]]:
     for name in paper_names():
         paper = load_reproduction(name)
         folders = dict[str, None]()
-        for material in paper.materials.values():
-            folders |= dict.fromkeys(material.folders)
+        for training_set in paper.training_sets.values():
+            folders |= dict.fromkeys(training_set.folders)
         folders |= dict.fromkeys(table.data or table.benchmark for table in paper.tables)
         tables = ", ".join(table.name.partition(":")[0] for table in paper.tables)
         yield name, paper.title, tables, ", ".join(folders)
@@ -53,7 +53,7 @@ def plan_lines(reproducer: Reproducer) -> Iterator[tuple[object, ...]]:
 def _plan_training(reproducer: Reproducer, step: Step) -> tuple[tuple[object, ...], float, float]:
     """Return the cells of a training, and the GB of its finished model and of its checkpoints."""
     arm = reproducer.paper.arms[step.arm]
-    options = reproducer.train_options(step.arm, step.material)
+    options = reproducer.train_options(step.arm, step.training_set)
     settings = options.pop("settings")
     options.pop("name")
     config = make_config(arm.objective, settings, **options)
@@ -88,11 +88,11 @@ def _count_steps(
 
 def _count_rows(reproducer: Reproducer, step: Step) -> int:
     """Return the training rows of a run or, before it, the published number of texts."""
-    path = reproducer.run_of(step.arm, step.material).folder / "data.json"
+    path = reproducer.run_of(step.arm, step.training_set).folder / "data.json"
     if path.exists():
         content: dict[str, Any] = json.loads(path.read_text())
         return content["rows"].get("train", 0)
-    return reproducer.material(step.material).training_rows
+    return reproducer.training_set(step.training_set).training_rows
 
 
 def _count_disk(sizes: Sizes, config: TrainConfig) -> tuple[float, float]:
@@ -106,7 +106,7 @@ def _count_disk(sizes: Sizes, config: TrainConfig) -> tuple[float, float]:
 
 def _is_done(reproducer: Reproducer, step: Step) -> bool:
     if step.kind == "train":
-        return reproducer.run_of(step.arm, step.material).is_finished
+        return reproducer.run_of(step.arm, step.training_set).is_finished
     if step.kind == "evaluate" and step.scores:
         return step.scores.exists()
     return False

@@ -4,8 +4,8 @@ Each step is a build, a training or an evaluation like those of the command line
 where it was stopped; so the whole is repeated by the same command. A folder holds one reproduction:
 
     DIR/reproduction.json   options that change results
-    DIR/MATERIAL/           dataset, with a run per arm
-    DIR/scores/MATERIAL/BENCHMARK/ARM.json
+    DIR/SET/           dataset, with a run per arm
+    DIR/scores/SET/BENCHMARK/ARM.json
     DIR/index.html          the page
 """
 
@@ -25,13 +25,13 @@ from pairwright.flows.pipeline.load_profile import load_yaml, make_section
 from pairwright.flows.training.evaluate_model import EvaluationConfig, evaluate_model
 from pairwright.flows.training.show_training import watching_training
 from pairwright.schemas.errors import ConfigError, TrainingError
-from pairwright.schemas.reproduction import Material, PaperTable, Reproduction
+from pairwright.schemas.reproduction import PaperTable, Reproduction, TrainingSet
 from pairwright.schemas.suggest import suggest
 from pairwright.tasks.models.devices import release
 from pairwright.tasks.store.manifest import replace_file
 from pairwright.tasks.training.report.write_reproduction_page import (
-    Outcome,
-    Row,
+    ArmScores,
+    TableScores,
     write_reproduction_page,
 )
 from pairwright.tasks.training.runs import RUNS, Run
@@ -88,7 +88,7 @@ class Step:
     title: str
     run: Callable[[], None]
     arm: str = ""
-    material: str = ""
+    training_set: str = ""
     scores: Path | None = None  # file of an evaluation's scores
 
 
@@ -135,11 +135,11 @@ class Reproducer:
 
     def _find_reason(self, table: PaperTable) -> str:
         """Return why a table is left out; empty: it is made."""
-        materials = {table.material: None}
+        training_sets = {table.training_set: None}
         for arm in self._arms_of(table):
-            lineage = self._lineage(arm, self._material_of(arm, table))
-            materials |= dict.fromkeys(place for _, place in lineage)
-        folders = [folder for name in materials for folder in self.material(name).folders]
+            lineage = self._lineage(arm, self._training_set_of(arm, table))
+            training_sets |= dict.fromkeys(set_name for _, set_name in lineage)
+        folders = [folder for name in training_sets for folder in self.training_set(name).folders]
         folders.append(table.data or table.benchmark)
         for name in dict.fromkeys(folders):
             if not (self.config.data / name).is_dir():
@@ -148,12 +148,12 @@ class Reproducer:
             return "needs --judge"
         return ""
 
-    def material(self, name: str) -> Material:
+    def training_set(self, name: str) -> TrainingSet:
         """Return a dataset to build, or what stands for it at small scale."""
-        material = self.paper.materials[name]
-        if self.config.scale == SMALL and material.small:
-            return material.small
-        return material
+        training_set = self.paper.training_sets[name]
+        if self.config.scale == SMALL and training_set.small:
+            return training_set.small
+        return training_set
 
     @cached_property
     def arms(self) -> list[str]:
@@ -175,8 +175,8 @@ class Reproducer:
                 rows.append(name)
         return rows
 
-    def _material_of(self, arm: str, table: PaperTable) -> str:
-        return self.paper.arms[arm].material or table.material
+    def _training_set_of(self, arm: str, table: PaperTable) -> str:
+        return self.paper.arms[arm].training_set or table.training_set
 
     def steps(self) -> list[Step]:
         """Return all steps in order: builds, trainings, evaluations."""
@@ -187,32 +187,32 @@ class Reproducer:
         evaluations: dict[Path, Step] = {}
         for table in self.tables:
             for arm in self._arms_of(table):
-                material = self._material_of(arm, table)
-                builds.setdefault(material, self._build_step(material))
-                for needed, place in self._lineage(arm, material):
-                    builds.setdefault(place, self._build_step(place))
-                    trainings.setdefault((needed, place), self._train_step(needed, place))
+                training_set = self._training_set_of(arm, table)
+                builds.setdefault(training_set, self._build_step(training_set))
+                for needed, set_name in self._lineage(arm, training_set):
+                    builds.setdefault(set_name, self._build_step(set_name))
+                    trainings.setdefault((needed, set_name), self._train_step(needed, set_name))
                 evaluation = self._evaluate_step(arm, table)
                 evaluations.setdefault(self.scores_path(arm, table), evaluation)
         return [*builds.values(), *trainings.values(), *evaluations.values()]
 
-    def _lineage(self, arm: str, material: str) -> list[tuple[str, str]]:
+    def _lineage(self, arm: str, training_set: str) -> list[tuple[str, str]]:
         """Return an arm's trainings with their datasets, first ones first.
 
         The start model itself is evaluated as the start of another training.
         """
         lineage = list[tuple[str, str]]()
         name = arm
-        place = material
+        set_name = training_set
         while name:
             row = self.paper.arms[name]
             if row.objective:
-                lineage.insert(0, (name, place))
+                lineage.insert(0, (name, set_name))
             name = row.start
             if name:
-                place = self.paper.arms[name].material or place
+                set_name = self.paper.arms[name].training_set or set_name
         if not lineage and self.config.scale == SMALL:
-            lineage.append((self._first_root(), material))
+            lineage.append((self._first_root(), training_set))
         return lineage
 
     def _first_root(self) -> str:
@@ -223,16 +223,23 @@ class Reproducer:
         raise ConfigError(f"{self.config.paper}: no arm starts from the model")
 
     def _build_step(self, name: str) -> Step:
-        material = self.material(name)
+        training_set = self.training_set(name)
         title = f"build {name}"
         return Step(
-            kind="build", title=title, run=partial(self._build, name, material), material=name
+            kind="build",
+            title=title,
+            run=partial(self._build, name, training_set),
+            training_set=name,
         )
 
-    def _train_step(self, arm: str, material: str) -> Step:
-        run = partial(self._train, arm, material)
+    def _train_step(self, arm: str, training_set: str) -> Step:
+        run = partial(self._train, arm, training_set)
         return Step(
-            kind="train", title=f"train {arm} on {material}", run=run, arm=arm, material=material
+            kind="train",
+            title=f"train {arm} on {training_set}",
+            run=run,
+            arm=arm,
+            training_set=training_set,
         )
 
     def _evaluate_step(self, arm: str, table: PaperTable) -> Step:
@@ -243,7 +250,7 @@ class Reproducer:
             title=title,
             run=run,
             arm=arm,
-            material=self._material_of(arm, table),
+            training_set=self._training_set_of(arm, table),
             scores=self.scores_path(arm, table),
         )
 
@@ -263,21 +270,21 @@ class Reproducer:
         self.config.to.mkdir(parents=True, exist_ok=True)
         replace_file(self.config.to, RECORD, json.dumps(recorded, indent=1).encode())
 
-    def _dataset(self, material: str) -> Path:
-        return self.config.to / material
+    def _dataset(self, training_set: str) -> Path:
+        return self.config.to / training_set
 
-    def run_of(self, arm: str, material: str) -> Run:
+    def run_of(self, arm: str, training_set: str) -> Run:
         """Return the run of an arm on a dataset."""
-        return Run(self._dataset(material) / RUNS / arm)
+        return Run(self._dataset(training_set) / RUNS / arm)
 
-    def _build(self, name: str, material: Material) -> None:
+    def _build(self, name: str, training_set: TrainingSet) -> None:
         data = str(self.config.data)
-        settings = [setting.replace("{data}", data) for setting in material.settings]
+        settings = [setting.replace("{data}", data) for setting in training_set.settings]
         built = Dataset.build(
-            [self._locate(source) for source in material.sources],
+            [self._locate(source) for source in training_set.sources],
             out=self._dataset(name),
-            profile=material.profile,
-            until=material.until,
+            profile=training_set.profile,
+            until=training_set.until,
             settings=[*settings, *self.config.build_settings],
         )
         status = built.status()
@@ -286,13 +293,13 @@ class Reproducer:
             raise TrainingError(f"{self._dataset(name)}: waits for its build: {reasons}")
 
     def _locate(self, source: str) -> str:
-        """Return a source of a material as `build` takes it."""
+        """Return a source of a training set as `build` takes it."""
         kind, _, folder = source.partition(":")
         if source.endswith(":"):
             return source
         return f"{kind}:{self.config.data / (folder or kind)}"
 
-    def train_options(self, arm: str, material: str) -> dict[str, Any]:
+    def train_options(self, arm: str, training_set: str) -> dict[str, Any]:
         """Return the keyword arguments of an arm's training (``Dataset.train``)."""
         row = self.paper.arms[arm]
         is_small = self.config.scale == SMALL
@@ -309,31 +316,31 @@ class Reproducer:
             "recipe": "" if is_small else row.recipe,
         }
         if row.start:
-            place = self.paper.arms[row.start].material or material
+            set_name = self.paper.arms[row.start].training_set or training_set
             start = row.start
-            if place != material:
-                start = str(self.run_of(start, place).folder)
+            if set_name != training_set:
+                start = str(self.run_of(start, set_name).folder)
             return {**options, "start": start}
         model = self.config.model or ("tiny" if is_small else self.paper.model)
         return {**options, "model": "" if row.objective == "namc" else model}
 
-    def _train(self, arm: str, material: str) -> None:
-        options = self.train_options(arm, material)
+    def _train(self, arm: str, training_set: str) -> None:
+        options = self.train_options(arm, training_set)
         objective = self.paper.arms[arm].objective
         if self.config.launcher:
-            self._launch(objective, material, options)
+            self._launch(objective, training_set, options)
             return
         with watching_training() as watcher:
-            dataset = Dataset.open(self._dataset(material))
+            dataset = Dataset.open(self._dataset(training_set))
             trained = dataset.train(objective, watcher=watcher, **options)
         release()  # the next step needs the GPU's memory
         if not trained.finished:
             raise KeyboardInterrupt
 
-    def _launch(self, objective: str, material: str, options: Mapping[str, Any]) -> None:
+    def _launch(self, objective: str, training_set: str, options: Mapping[str, Any]) -> None:
         """Train in the processes of the user's launcher."""
         command = [*shlex.split(self.config.launcher), "-m", "pairwright", "train"]
-        command += [str(self._dataset(material)), "--objective", objective]
+        command += [str(self._dataset(training_set)), "--objective", objective]
         for name in ("name", "recipe", "model", "table"):
             if options.get(name):
                 command += [f"--{name}", options[name]]
@@ -349,23 +356,23 @@ class Reproducer:
         if ended:
             raise TrainingError(f"{shlex.join(command)}: ended with {ended}")
 
-    def _model_of(self, arm: str, material: str) -> str:
+    def _model_of(self, arm: str, training_set: str) -> str:
         """Return the model that an arm is evaluated by."""
         if self.paper.arms[arm].objective:
-            return str(self.run_of(arm, material).folder)
-        start = self.run_of(self._first_root(), material).data().get("start", {})
+            return str(self.run_of(arm, training_set).folder)
+        start = self.run_of(self._first_root(), training_set).data().get("start", {})
         return start.get("folder") or self.config.model or self.paper.model
 
     def scores_path(self, arm: str, table: PaperTable) -> Path:
         """Return the file of an arm's scores on a table's benchmark."""
-        material = self._material_of(arm, table)
-        return self.config.to / "scores" / material / table.benchmark / f"{arm}.json"
+        training_set = self._training_set_of(arm, table)
+        return self.config.to / "scores" / training_set / table.benchmark / f"{arm}.json"
 
     def _evaluate(self, arm: str, table: PaperTable) -> None:
         to = self.scores_path(arm, table)
         to.parent.mkdir(parents=True, exist_ok=True)
         config = EvaluationConfig(
-            model=self._model_of(arm, self._material_of(arm, table)),
+            model=self._model_of(arm, self._training_set_of(arm, table)),
             benchmark=table.benchmark,
             data=self.config.data / (table.data or table.benchmark),
             to=to,
@@ -380,9 +387,9 @@ class Reproducer:
                 "the same command asks them again"
             )
 
-    def read_table(self, table: PaperTable) -> Outcome:
+    def read_table(self, table: PaperTable) -> TableScores:
         """Return a table with the scores so far beside the paper's numbers."""
-        rows = list[Row]()
+        rows = list[ArmScores]()
         notes: dict[str, None] = {}
         for name in self._arms_of(table):
             scores: dict[str, float | None] = {}
@@ -394,15 +401,15 @@ class Reproducer:
             ours = [_find_score(scores, score) for score in table.columns.values()]
             theirs = table.numbers.get(name, (None,) * len(table.columns))
             about = self.paper.arms[name].about
-            rows.append(Row(arm=name, about=about, ours=ours, theirs=theirs))
-        return Outcome(name=table.name, columns=[*table.columns], rows=rows, notes=[*notes])
+            rows.append(ArmScores(arm=name, about=about, ours=ours, theirs=theirs))
+        return TableScores(name=table.name, columns=[*table.columns], rows=rows, notes=[*notes])
 
     def write_page(self) -> Path:
         """Rewrite the page with what there is so far, and return its path."""
         runs = dict[str, Run]()
         for step in self.steps():
             if step.kind == "train":
-                runs[step.title.removeprefix("train ")] = self.run_of(step.arm, step.material)
+                runs[step.title.removeprefix("train ")] = self.run_of(step.arm, step.training_set)
         return write_reproduction_page(
             self.config.to,
             title=self.paper.title,

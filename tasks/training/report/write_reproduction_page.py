@@ -21,7 +21,7 @@ LOSS = "nll"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ArmScores:
     """Arm of a table: our scores, and the paper's."""
 
     arm: str
@@ -37,12 +37,12 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class TableScores:
     """Table of a paper with the scores so far."""
 
     name: str
     columns: Sequence[str]
-    rows: Sequence[Row]
+    rows: Sequence[ArmScores]
     notes: Sequence[str]
 
     @property
@@ -57,7 +57,7 @@ def write_reproduction_page(
     *,
     title: str,
     options: Mapping[str, Any],
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[TableScores],
     left_out: Mapping[str, str],
     differences: Sequence[str],
     runs: Mapping[str, Run],

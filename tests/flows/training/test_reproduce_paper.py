@@ -74,7 +74,7 @@ def test_each_paper_runs_through(paper, data, tmp_path):
 def test_a_plan_says_what_each_training_takes(paper, tmp_path, capsys):
     """Without data, of the published sizes; NAMC's memory is not counted."""
     reproduction = Reproducer(ReproductionConfig(paper=paper, data=tmp_path, to=tmp_path)).paper
-    folders = [folder for one in reproduction.materials.values() for folder in one.folders]
+    folders = [folder for one in reproduction.training_sets.values() for folder in one.folders]
     for folder in [*folders, *(table.benchmark for table in reproduction.tables)]:
         (tmp_path / folder).mkdir(exist_ok=True)
     words = ["reproduce", paper, "--data", tmp_path, "--scale", "paper", "--plan", "--judge", "x"]
