@@ -489,4 +489,8 @@ def _make_comparison(
         return RefusedText("no commonalities", text[:60])
     if not differences:
         return RefusedText("no differences", text[-60:])
+    statements = [*commonalities, *(difference.text for difference in differences)]
+    questions = [statement for statement in statements if statement.endswith("?")]
+    if questions:
+        return RefusedText("asks instead of telling", questions[0])
     return Comparison(tuple(commonalities), tuple(differences), text)

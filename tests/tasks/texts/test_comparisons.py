@@ -102,6 +102,10 @@ def test_items_of_the_published_layout(items, differences) -> None:
         ("Differences:\n1. One is red.\n\nCommonalities: Both show boats.", "off the layout"),
         ("Commonalities:\n\nDifferences:\n1. One is red.", "no commonalities"),
         ("Commonalities: Both show boats.\n\nDifferences: .", "no differences"),
+        (
+            "1. What do both images share?\n2. How do they differ? Image 1 has a red boat.",
+            "asks instead of telling",
+        ),
         (f"{PUBLISHED}\n6. Object attributes: with the three people standing", "no full stop"),
         ("", "no full stop"),
     ],
