@@ -12,7 +12,7 @@ VLLM_PIP := .venv-vllm/bin/python -m pip --disable-pip-version-check --quiet
 # A container may forbid it; then each of the many processes compiles all that it imports: thrice the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo train test serve-test gpu-test lint proof docs bench soak clean help
+.PHONY: demo train test serve-test gpu-test lint proof docs dist bench soak clean help
 
 help:  ## show what there is
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile
@@ -46,6 +46,12 @@ docs: .venv/.docs  ## write the reference pages from the source and build the do
 	$(BIN)/python docs/write_pages.py
 	$(BIN)/python docs/write_reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+dist: .venv/bin/python  ## build the wheel and the source archive, and check them: dist/
+	$(PIP) install build twine
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
 
 bench: .venv/.tests $(if $(filter serve,$(BENCH)),.venv-vllm/.served)  ## measure; prints ratios of two sides measured in one run
 	@for name in $(or $(BENCH),cluster store embed search train namc truth $(if $(wildcard .venv-vllm/.served),serve)); do $(BIN)/python -m tests.bench.bench_$$name || exit 1; done
