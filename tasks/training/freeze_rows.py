@@ -378,14 +378,13 @@ def _refuse_easy(key: str, hardness: Mapping[str, float], least: float) -> Refus
 def draw_rows(file: Path, split: str, hardness: Mapping[str, float], *, seed: int) -> None:
     """Replace the frozen rows of a split by as many, drawn with their hardness as weight."""
     entries = _open(str(file))
-    is_split = pc.equal(entries["split"], split)
-    rows = entries.filter(is_split)
+    rows = entries.filter(pc.field("split") == split)
     weights = np.array([hardness[key] for key in rows["key"].to_pylist()])
     if not weights.sum():
         raise TrainingError("data.draw_by_hardness: a blind model is sure of all training rows")
     rng = np.random.default_rng(seed)
     drawn = np.sort(rng.choice(len(rows), len(rows), p=weights / weights.sum()))
-    others = entries.filter(pc.invert(is_split))
+    others = entries.filter(pc.field("split") != split)
     _write(file, pa.concat_tables([rows.take(pa.array(drawn)), others]))
 
 
