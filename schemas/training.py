@@ -100,6 +100,9 @@ class SymmpoConfig(Section):
     """Whether the chosen text of each order gets an anchor term, as in mDPO."""
 
 
+OwnMaker = Literal["swapped", "edited", "sampled", "blind", "counterfactual"]
+
+
 class AdpoConfig(Section):
     """Adversarial retriever of ADPO (paper 000, section 4; unpublished choices are ours)."""
 
@@ -108,6 +111,9 @@ class AdpoConfig(Section):
     candidates: Annotated[int, Field(ge=2, le=65_536)] = 128
     """Texts drawn from the training split per pair for the retriever to choose from; the paper's
     |N| = 128."""
+    own_makers: tuple[OwnMaker, ...] = ()
+    """Makers whose rejected texts of the row itself are always among its candidates, beside other
+    rows' chosen texts (ours), as in `[blind, edited]`; the paper's pool has none."""
     temperature: Annotated[float, Field(gt=0)] = 2.0
     """Temperature of the retriever's softmax; the paper's tau = 2."""
     logit_scale: Annotated[float, Field(gt=0)] = 100.0
