@@ -152,14 +152,14 @@ def withhold_texts(
     owners = pair_texts.find_owners(everything, train["subject"].to_pylist())
     for row in rows:
         _, rejected = pair_texts.word_pair(row)
-        shown = None
+        graphs = None
         if row.key not in expected:
-            shown = _show_rejected(row, scenes, rejections.get(row.key), removals)
+            graphs = _show_rejected(row, scenes, rejections.get(row.key), removals)
         reasons: dict[str, str] = {}
         for text in rejected:
             if text.claims in UNKNOWN_CLAIMS:
                 continue
-            if shown and _may_be_true(text, shown):
+            if graphs and _may_be_true(text, graphs):
                 reasons[text.key] = TRUE_OF_REJECTED
             elif owners.get(_digest(text.text), row.key) != row.key:
                 reasons[text.key] = CHOSEN_ELSEWHERE

@@ -41,7 +41,7 @@ class PoolEntry:
     # whether its text may be a negative: of the training split, and in no other split
     in_pool: bool
     no_change: bool  # whether its text states that nothing changed
-    own: tuple[str, ...] = ()  # rejected texts of the row itself, which no other row may get
+    rejected: tuple[str, ...] = ()  # rejected texts of the row itself, which no other row may get
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Pool:
     no_change: NDArray[np.bool_]  # (T,) which texts state no change
     positives: Places  # (n, K) each row's own texts, padded with ``NONE``
     trained: NDArray[np.bool_]  # (n,) which rows have their text in the pool
-    own: Places  # (n, K) each row's own rejected texts, padded with ``NONE``
+    rejected: Places  # (n, K) each row's own rejected texts, padded with ``NONE``
     shared: NDArray[np.bool_]  # (T,) which texts any row may get
     unchanged: NDArray[np.bool_]  # (n,) which rows have a text that states no change
     marks: NDArray[np.uint64]  # (n,) the rows' seeds of random numbers
@@ -63,7 +63,7 @@ class Pool:
         for column in self.positives[places].T:
             excluded |= ids == column[:, None]
         is_own = np.zeros(ids.shape, dtype=bool)
-        for column in self.own[places].T:
+        for column in self.rejected[places].T:
             is_own |= ids == column[:, None]
         return excluded | (~self.shared[ids] & ~is_own)
 
@@ -83,24 +83,24 @@ class Pool:
         candidates = np.full((len(places), size), NONE)
         marks = self.marks[places].tolist()
         for row, row_index, mark in zip(candidates, places.tolist(), marks, strict=True):
-            own = self._own_of(row_index)[:size]
-            allowed = np.setdiff1d(self._allowed(row_index), own)
+            numbers = self._own_of(row_index)[:size]
+            allowed = np.setdiff1d(self._allowed(row_index), numbers)
             generator = generator_of(
                 mark,
                 seed=seed,
                 step=step,
                 use="candidates",
             )
-            count = min(size - len(own), len(allowed))
-            drawn = [*own, *generator.choice(allowed, count, replace=False)]
+            count = min(size - len(numbers), len(allowed))
+            drawn = [*numbers, *generator.choice(allowed, count, replace=False)]
             row[: len(drawn)] = drawn
         return candidates
 
     def _own_of(self, row_index: int) -> Places:
         """Return the row's own rejected texts that may be its negatives."""
-        own = self.own[row_index]
-        own = own[(own != NONE) & ~np.isin(own, self.positives[row_index])]
-        return own[~self.no_change[own]] if self.unchanged[row_index] else own
+        numbers = self.rejected[row_index]
+        numbers = numbers[(numbers != NONE) & ~np.isin(numbers, self.positives[row_index])]
+        return numbers[~self.no_change[numbers]] if self.unchanged[row_index] else numbers
 
     def _allowed(self, row_index: int) -> Places:
         """Return the texts that may be a negative of a row."""
@@ -140,7 +140,7 @@ def make_pool(entries: Sequence[PoolEntry]) -> Pool:
         texts=tuple(texts[plain] for plain in ordered),
         no_change=no_change,
         positives=_pad([positives[entry.pair] for entry in entries]),
-        own=_pad([{numbers[plain] for plain in of_row} for of_row in own_texts]),
+        rejected=_pad([{numbers[plain] for plain in of_row} for of_row in own_texts]),
         shared=np.array([plain in shared for plain in ordered], dtype=bool),
         trained=np.array([entry.in_pool for entry in entries], dtype=bool),
         unchanged=_mark_unchanged(entries),
@@ -150,7 +150,7 @@ def make_pool(entries: Sequence[PoolEntry]) -> Pool:
 
 def _read_own(entry: PoolEntry) -> dict[str, str]:
     """Return the own rejected texts of a row of the training split, by their plain form."""
-    return {plain_text(text): text for text in entry.own}
+    return {plain_text(text): text for text in entry.rejected}
 
 
 def _mark_unchanged(entries: Sequence[PoolEntry]) -> NDArray[np.bool_]:

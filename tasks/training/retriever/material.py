@@ -132,7 +132,7 @@ def freeze_material(
 
     ``own_makers``: makers whose rejected texts of a row are its candidates, too.
     """
-    own = _read_own(frozen[0], own_makers) if own_makers else []
+    rejected = _read_own(frozen[0], own_makers) if own_makers else []
     edited = {row.key: row for rows in frozen for row in rows.edited().values()}
     entries = list(
         read_entries(
@@ -141,7 +141,7 @@ def freeze_material(
             frozen=frozen,
             edited=edited,
             table=table,
-            own=own,
+            rejected=rejected,
         )
     )
     write_entries(folder, entries)
@@ -151,7 +151,7 @@ def freeze_material(
             shutil.rmtree(staged, ignore_errors=True)
             write_vectors(staged, live_index(build, tables[name]))
             if subfolder == "texts":
-                added = [*edited.values(), *own]
+                added = [*edited.values(), *rejected]
                 add_vectors(staged, embed_chosen_texts(added, tables[name].config))
             staged.rename(folder / subfolder)
 
@@ -173,7 +173,7 @@ def open_material(folder: Path) -> Material:
         ) from error
     for row in rows:
         row["images"] = tuple(row["images"])
-        row["own"] = tuple(row.get("own", ()))
+        row["rejected"] = tuple(row.get("rejected", ()))
     entries = tuple(PoolEntry(**row) for row in rows)
     pool = make_pool(entries)
     images = _open_vectors(folder / "images")
@@ -200,14 +200,14 @@ def read_entries(
     frozen: Sequence[FrozenRows],
     edited: Mapping[str, PreferenceRow],
     table: str,
-    own: Sequence[PreferenceRow] = (),
+    rejected: Sequence[PreferenceRow] = (),
 ) -> Iterator[PoolEntry]:
     """Yield the entries of a run's rows, in the order of the table.
 
-    ``own``: rows with one of their rejected texts in place of the chosen one.
+    ``rejected``: rows with one of their rejected texts in place of the chosen one.
     """
     own_texts: dict[str, list[str]] = {}
-    for row in own:
+    for row in rejected:
         own_texts.setdefault(row.key, []).append(row.chosen)
     train = frozen[0].split
     splits: dict[str, str] = {}
@@ -231,20 +231,20 @@ def read_entries(
         stated = no_change.get((row["subject"], text))
         entry = make_entry(row, in_pool=in_pool, no_change=stated)
         texts = own_texts.get(row["key"], ())
-        kept = tuple(text for text in texts if plain_text(text) not in excluded)
-        yield replace(entry, own=kept)
+        allowed = tuple(text for text in texts if plain_text(text) not in excluded)
+        yield replace(entry, rejected=allowed)
 
 
 def _read_own(rows: FrozenRows, makers: Sequence[str]) -> list[PreferenceRow]:
     """Return each rejected text of some makers as the chosen text of its row."""
-    own: list[PreferenceRow] = []
+    rejected: list[PreferenceRow] = []
     for row in rows.read_texts():
         texts = [(row.rejected_maker, row.rejected)]
         texts += [(negative.maker, negative.text) for negative in row.negatives]
         for maker, text in texts:
             if maker in makers and text.strip():
-                own.append(replace(row, chosen=text))
-    return own
+                rejected.append(replace(row, chosen=text))
+    return rejected
 
 
 def _stream_edited(

@@ -70,8 +70,8 @@ def test_where_there_is_nothing_nothing_is_drawn(rows):
 def test_a_rows_own_rejected_texts_are_always_candidates_and_of_no_other_row():
     """Not one that its pair has as a chosen text, nor "no change" for an unchanged pair."""
     rows = [entry(number) for number in range(6)]
-    rows[0] = replace(rows[0], own=("a wrong text", "text 3", "TEXT 0!"))
-    rows[1] = replace(rows[1], no_change=True, own=("no change at all", "another wrong text"))
+    rows[0] = replace(rows[0], rejected=("a wrong text", "text 3", "TEXT 0!"))
+    rows[1] = replace(rows[1], no_change=True, rejected=("no change at all", "another wrong text"))
     pool = make_pool(rows)
     for step in range(20):
         drawn = pool.draw(np.arange(6), 3, seed=0, step=step)
