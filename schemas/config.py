@@ -26,6 +26,7 @@ from pairwright.schemas.removing import (
     Batch,
     DetectionConfig,
     ElementsConfig,
+    ExpectedImagesConfig,
     FittedConfig,
     InspectionConfig,
     ModelSection,
@@ -650,6 +651,7 @@ class Profile(Section):
     removals: RemovalsConfig = RemovalsConfig()
     inspection: InspectionConfig = InspectionConfig()
     rejections: RejectionsConfig = RejectionsConfig()
+    expected_images: ExpectedImagesConfig = ExpectedImagesConfig()
     preferences: PreferencesConfig = PreferencesConfig()
     hardness: HardnessConfig = HardnessConfig()
     gates: GatesConfig = GatesConfig()

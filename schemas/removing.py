@@ -256,6 +256,17 @@ class RejectionsConfig(Section):
         return "clip" if self.scorer == "scene-graph" else self.scorer
 
 
+class ExpectedImagesConfig(Section):
+    """Rejected images in which a rendered thing looks as the dataset's prior has it (ours)."""
+
+    enabled: bool = False
+    """Whether such images are rendered; they take the place of removals and crops."""
+    min_share: Share = 0.0
+    """Minimum share of the commonest value among things of its kind."""
+    feather_pixels: Count = 2
+    """Pixels over which the change fades into the image."""
+
+
 NO_IMAGE = "no rejected image"
 """Reason of a preference that is dropped, with `fallback: drop`."""
 SEVERAL = "a given preference about several images"

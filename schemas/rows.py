@@ -726,6 +726,41 @@ class RejectionRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LooksRow(Row):
+    """Looks of the things of one image (``subject``), one entry per thing."""
+
+    shapes: tuple[str, ...]
+    colours: tuple[str, ...]
+    """Empty where the scene graph has none."""
+    materials: tuple[str, ...]
+    sizes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedRow(Row):
+    """Rejected image of one pair (``subject``): a thing looks as the dataset's prior has it."""
+
+    image_key: str
+    side: int
+    """Image that it replaces: 0 the first, 1 the second."""
+    object_id: str
+    attribute: str
+    """"colour", "material" or "size"."""
+    before: str
+    after: str
+    """Commonest value among things of its kind in the dataset."""
+    share: float
+    """Share of that value among them."""
+    drop: float
+    """Share of the text's true statements that are false of it."""
+    window: tuple[int, int, int, int]
+    """Pixels x0, y0, x1, y1 of the image that the patch replaces, the last two exclusive."""
+    patch: bytes
+    """PNG of the window."""
+    renderer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SplitRow(Row):
     """Split of one pair (``subject``); pairs with a common image or group share a component."""
 
@@ -780,7 +815,7 @@ class PreferenceRow(Row):
     sources: tuple[str, ...]
     licences: tuple[str, ...]
     rejected_image_maker: str = ""
-    """"removal", "crop", or empty: no image is rejected."""
+    """"removal", "crop", "expected", or empty: no image is rejected."""
     kind: str = ""
     """Kind of the texts, which the prompt asks for: "template", "changes", "sentences", "list",
     "short"; or unknown."""

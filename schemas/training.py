@@ -34,7 +34,7 @@ class DifferentialConfig(Section):
     as printed)."""
 
 
-ObjectiveName = Literal["sft", "dpo", "mdpo", "adavip", "symmpo", "adpo", "namc"]
+ObjectiveName = Literal["sft", "dpo", "mdpo", "adavip", "symmpo", "adpo", "grpo", "namc"]
 Beta = Annotated[float, Field(gt=0, le=100)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 TINY, SMALL = "tiny", "small"
@@ -100,6 +100,9 @@ class SymmpoConfig(Section):
     """Whether the chosen text of each order gets an anchor term, as in mDPO."""
 
 
+OwnMaker = Literal["swapped", "edited", "sampled", "blind", "counterfactual"]
+
+
 class AdpoConfig(Section):
     """Adversarial retriever of ADPO (paper 000, section 4; unpublished choices are ours)."""
 
@@ -108,6 +111,9 @@ class AdpoConfig(Section):
     candidates: Annotated[int, Field(ge=2, le=65_536)] = 128
     """Texts drawn from the training split per pair for the retriever to choose from; the paper's
     |N| = 128."""
+    own_makers: tuple[OwnMaker, ...] = ()
+    """Makers whose rejected texts of the row itself are always among its candidates, beside other
+    rows' chosen texts (ours), as in `[blind, edited]`; the paper's pool has none."""
     temperature: Annotated[float, Field(gt=0)] = 2.0
     """Temperature of the retriever's softmax; the paper's tau = 2."""
     logit_scale: Annotated[float, Field(gt=0)] = 100.0
@@ -130,6 +136,23 @@ class AdpoConfig(Section):
     min_entropy: Share = 0.1
     """Entropy below which a collapse of the retriever is reported, as a share of that of a uniform
     choice."""
+
+
+class GrpoConfig(Section):
+    """GRPO (Shao et al. 2024, "DeepSeekMath") by TRL's trainer, with rewards by scene graphs."""
+
+    num_generations: Annotated[int, Field(ge=2, le=256)] = 8
+    """Answers sampled to each prompt, a group."""
+    max_completion_length: Positive = 160
+    """Maximum tokens of an answer."""
+    temperature: Annotated[float, Field(gt=0, le=2)] = 1.0
+    """Sampling temperature."""
+    beta: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """Weight of the divergence from the start model; 0, TRL's default: none, and no reference."""
+    epsilon: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Clipping of the probability ratio."""
+    loss_type: Literal["grpo", "bnpo", "dr_grpo", "dapo"] = "dapo"
+    """Average of the tokens' losses, by its name in TRL."""
 
 
 Rank = Annotated[int, Field(ge=1, le=1024)]
@@ -210,7 +233,7 @@ class OptimiserConfig(Section):
     "qlora"), ..."""
     learning_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Peak learning rate; 0: 1e-4 with LoRA, 1e-3 for a projector (LLaVA-1.5), else 5e-7 (SFT, DPO,
-    mDPO, AdaViP), 3e-6 (ADPO) or 5e-6 (SymMPO), as in the papers."""
+    mDPO, AdaViP), 3e-6 (ADPO) or 5e-6 (SymMPO), as in the papers; 1e-6 (GRPO)."""
     vision_learning_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Peak learning rate of the vision tower, not its projector; 0: ``learning_rate``."""
     per_device_train_batch_size: Positive = 4
@@ -342,6 +365,7 @@ class TrainConfig(Section):
     adavip: AdavipConfig = AdavipConfig()
     symmpo: SymmpoConfig = SymmpoConfig()
     adpo: AdpoConfig = AdpoConfig()
+    grpo: GrpoConfig = GrpoConfig()
     namc: NamcConfig = NamcConfig()
     optimiser: OptimiserConfig = OptimiserConfig()
     data: DataConfig = DataConfig()
@@ -358,7 +382,7 @@ class TrainConfig(Section):
             raise ValueError(
                 "model.tuning: projector trains the projector alone: leave out model.train_vision"
             )
-        if model.reference == "scores" and self.objective in ("sft", "adpo", "namc"):
+        if model.reference == "scores" and self.objective in ("sft", "adpo", "grpo", "namc"):
             raise ValueError(
                 f"model.reference: {self.objective} has no answers that can be scored before the "
                 "training: leave it out"

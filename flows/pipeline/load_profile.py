@@ -47,7 +47,7 @@ def choose_objective(objective: str, recipe: str) -> str:
         objective = str(settings.get("objective", ""))
     if not objective:
         raise ConfigError(
-            "--objective is missing: choose from sft, dpo, mdpo, adavip, symmpo, adpo, namc; "
+            "--objective is missing: choose from sft, dpo, mdpo, adavip, symmpo, adpo, grpo, namc; "
             "or give a --recipe"
         )
     return objective

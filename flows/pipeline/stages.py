@@ -48,7 +48,9 @@ from pairwright.tasks.rejected import (
     find_mentions,
     fit_removals,
     inspect_removals,
+    list_looks,
     remove_elements,
+    render_expected,
     retrieve_texts,
     sample_texts,
     segment_boxes,
@@ -110,6 +112,8 @@ STAGES: tuple[Stage, ...] = (
     inspect_removals.STAGE,  # inspected
     fit_removals.STAGE,  # fitted
     choose_removals.STAGE,  # rejections
+    list_looks.STAGE,  # looks
+    render_expected.STAGE,  # expected
     withhold_texts.STAGE,  # withheld
     build_preferences.STAGE,  # preferences
     measure_hardness.STAGE,  # hardness

@@ -87,7 +87,7 @@ def train_model(
 
     Args:
         dataset: Folder of the dataset.
-        objective: sft, dpo, mdpo, adavip, symmpo, adpo or namc.
+        objective: sft, dpo, mdpo, adavip, symmpo, adpo, grpo or namc.
         model: A folder, a name on the Hub, or tiny; empty: that of the settings.
         start: Run to start from.
         name: Run name; empty: the objective.

@@ -138,7 +138,16 @@ def _find_last_step(run: Run, metrics: MetricsFile) -> int:
 
 
 log = logging.getLogger("pairwright")
-SHOWN = ("loss", "margin", "accuracy", "margin/image", "accuracy/image", "nll", "loss/description")
+SHOWN = (
+    "loss",
+    "reward",
+    "margin",
+    "accuracy",
+    "margin/image",
+    "accuracy/image",
+    "nll",
+    "loss/description",
+)
 """Metrics that are shown during training."""
 RATE = "rows per second"
 BAR = 12  # width of the bar in characters

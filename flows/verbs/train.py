@@ -30,7 +30,8 @@ AGAIN = "Run the same command again to continue."
 def train(
     dataset: options.DatasetUrl,
     objective: Annotated[
-        str, Option(help="sft, dpo, mdpo, adavip, symmpo, adpo or namc (default: the recipe's).")
+        str,
+        Option(help="sft, dpo, mdpo, adavip, symmpo, adpo, grpo or namc (default: the recipe's)."),
     ] = "",
     recipe: Annotated[
         str, Option(help="Recipe: a name from `pairwright recipes`, or a .yaml file.")

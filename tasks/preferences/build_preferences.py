@@ -23,6 +23,7 @@ from pairwright.schemas.rows import (
     CheckRow,
     DifferenceRow,
     Dropped,
+    ExpectedRow,
     ImageRow,
     Negative,
     PairRow,
@@ -45,6 +46,8 @@ PROMPT = "ask_difference"
 ASKING: Mapping[str, str] = {"template": "ask"}
 OWN_MAKERS = ("sampled", "blind")
 """Makers of texts that a model wrote itself."""
+EXPECTED = "expected"
+"""Maker of images in which a thing is as the dataset's prior has it."""
 NOT_MADE = "its rejected image cannot be made"
 
 
@@ -111,6 +114,7 @@ def build_preferences(
     removals: Mapping[str, RemovalRow] = NO_ROWS,
     judged_rejected: Mapping[str, tuple[CheckRow, ...]] = NO_ROWS,
     withheld: Mapping[str, WithheldRow] = NO_ROWS,
+    expected: Mapping[str, ExpectedRow] = NO_ROWS,
     **texts: Mapping[str, tuple[RejectedTextRow, ...]],
 ) -> Iterator[PreferenceRow | Dropped]:
     """Yield one preference per description of each pair, or why there is none.
@@ -119,14 +123,15 @@ def build_preferences(
     pair or preference without one of ``rejections`` (by key; ``None``: no images are rejected) is
     dropped until it has one. ``removals`` are by element. ``texts``: by method, of any of
     ``MAKERS``; those that a judge found true (``judged_rejected``), or that are right elsewhere
-    (``withheld``), are omitted. A preference may have no rejected text.
+    (``withheld``), are omitted. A preference may have no rejected text. An image that the prior
+    expects (``expected``) is rejected instead of others.
     """
     for row in rows:
         inputs = PreferenceInputs(
             row=row,
             differences=differences.get(row.key),
             split=splits.get(row.key),
-            rejection=None if rejections is None else rejections.get(row.key),
+            rejection=_find_rejection(row.key, rejections, expected),
             withheld=withheld.get(row.key),
             rejects_images=rejections is not None,
         )
@@ -144,9 +149,29 @@ def build_preferences(
             inputs,
             images=pair_images,
             removals=removals,
+            expected=expected,
             false_texts=false_texts,
             config=config,
         )
+
+
+def _find_rejection(
+    key: str,
+    rejections: Mapping[str, RejectionRow] | None,
+    expected: Mapping[str, ExpectedRow],
+) -> RejectionRow | None:
+    """Return a row's rejection, that of its expected image first; ``None``: it has none."""
+    rejection = None if rejections is None else rejections.get(key)
+    row = expected.get(key)
+    if row is None:
+        return rejection
+    return RejectionRow(
+        key=row.key,
+        source_key=row.source_key,
+        subject=row.subject,
+        maker=EXPECTED,
+        side=row.side,
+    )
 
 
 def _make_preferences(
@@ -155,12 +180,13 @@ def _make_preferences(
     *,
     images: Sequence[ImageRow],
     removals: Mapping[str, RemovalRow],
+    expected: Mapping[str, ExpectedRow],
     false_texts: Sequence[RejectedTextRow],
     config: PreferencesConfig,
 ) -> Iterator[PreferenceRow | Dropped]:
     """Yield a preference per description; all have the same rejected image."""
     rejection = inputs.rejection
-    rejected_images = reject_image([image.image for image in images], rejection, removals)
+    rejected_images = reject_image([image.image for image in images], rejection, removals, expected)
     if isinstance(rejected_images, Dropped):
         yield rejected_images
         return
@@ -267,10 +293,12 @@ def reject_image(
     images: Sequence[bytes],
     rejection: RejectionRow | None,
     removals: Mapping[str, RemovalRow],
+    expected: Mapping[str, ExpectedRow] = NO_ROWS,
 ) -> tuple[bytes, ...] | Dropped:
     """Return the images with the rejected one (PNG), or why the preference is dropped.
 
-    Without a rejection, return no images. ``removals``: the chosen ones, by element.
+    Without a rejection, return no images. ``removals``: the chosen ones, by element; ``expected``:
+    those that the prior expects, by pair.
     """
     if rejection is None or not rejection.maker:
         return ()
@@ -285,6 +313,9 @@ def reject_image(
     try:
         if rejection.maker == "crop":  # shown at full size, for an equal number of tokens
             altered = show_window(pixels, rejection.window)
+        elif rejection.maker == EXPECTED:
+            change = expected[rejection.subject]
+            altered = put_patch(pixels, change.patch, change.window)
         else:
             removal = removals[rejection.element]
             altered = put_patch(pixels, removal.patch, removal.window)
@@ -388,6 +419,7 @@ STAGE = Stage(
         Uses(table="withheld", row=WithheldRow, counts=True),
         Uses(table="rejections", row=RejectionRow, on="key", counts=True),
         Uses(table="removals", row=RemovalRow, on="about", of="rejections", without=("mask",)),
+        Uses(table="expected", row=ExpectedRow, on="key", counts=True),
     ),
     rows_per_shard=25,
 )

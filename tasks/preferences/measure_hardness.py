@@ -21,7 +21,7 @@ from pairwright.tasks.store.stage import Stage
 
 PROMPT = "choose_text"
 NO_REJECTED = "no rejected text"
-LETTERS = ("A", "B")
+LETTERS: tuple[str, str] = ("A", "B")
 LETTER = Grammar(
     regex="[AB]",
     schema={
@@ -85,7 +85,7 @@ async def measure_hardness(
 
 def read_share(answer: Answer, letter: str) -> float:
     """Return the probability of a letter against the other one; 0.5: the answer has neither."""
-    totals = dict.fromkeys(LETTERS, 0.0)
+    totals: dict[str, float] = dict.fromkeys(LETTERS, 0.0)
     for token, probability in answer.first_token:
         name = re.sub(r"\W", "", token)
         if name in totals:

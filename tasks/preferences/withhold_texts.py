@@ -3,9 +3,10 @@
 Reads all pairs with their texts at once, and the scene graphs of a shard's pairs; writes
 ``WithheldRow``. Only texts with claims are withheld, those of scenes and planted pairs: what people
 and models wrote is rejected for other pairs on purpose, by retrieval. A rejected text has to stay
-false when a removal takes the place of an image, but for crops, which no graph describes. And no
-text that is chosen in training is rejected anywhere: compared word for word, as preferences word
-them. Other methods' texts then come first; a pair that has no other is left without one.
+false when a removal takes the place of an image, but for crops, which no graph describes, and for
+images that the prior expects, beside texts that it expects. And no text that is chosen in training
+is rejected anywhere: compared word for word, as preferences word them. Other methods' texts then
+come first; a pair that has no other is left without one.
 
 All pairs with claims are worded once for each shard. Memory: the text tables, as Arrow and without
 texts of unknown claims, a digest of each chosen text, and the shard's scene graphs.
@@ -28,6 +29,7 @@ from pairwright.schemas.rows import (
     NO_ROWS,
     CheckRow,
     DifferenceRow,
+    ExpectedRow,
     ImageRow,
     PairRow,
     RejectedTextRow,
@@ -141,6 +143,7 @@ def withhold_texts(
     scenes: Mapping[str, ImageRow] = NO_ROWS,
     rejections: Mapping[str, RejectionRow] = NO_ROWS,
     removals: Mapping[str, RemovalRow] = NO_ROWS,
+    expected: Mapping[str, ExpectedRow] = NO_ROWS,
     **texts: pa.Table,
 ) -> Iterator[WithheldRow]:
     """Yield which rejected texts each pair of the shard does without, and why."""
@@ -149,12 +152,14 @@ def withhold_texts(
     owners = pair_texts.find_owners(everything, train["subject"].to_pylist())
     for row in rows:
         _, rejected = pair_texts.word_pair(row)
-        shown = _show_rejected(row, scenes, rejections.get(row.key), removals)
+        graphs = None
+        if row.key not in expected:
+            graphs = _show_rejected(row, scenes, rejections.get(row.key), removals)
         reasons: dict[str, str] = {}
         for text in rejected:
             if text.claims in UNKNOWN_CLAIMS:
                 continue
-            if shown and _may_be_true(text, shown):
+            if graphs and _may_be_true(text, graphs):
                 reasons[text.key] = TRUE_OF_REJECTED
             elif owners.get(_digest(text.text), row.key) != row.key:
                 reasons[text.key] = CHOSEN_ELSEWHERE
@@ -244,6 +249,7 @@ STAGE = Stage(
         Uses(
             table="removals", row=RemovalRow, on="about", of="rejections", without=("mask", "patch")
         ),
+        Uses(table="expected", row=ExpectedRow, on="key", without=("patch",), counts=True),
     ),
     rows_per_shard=5000,
 )

@@ -43,8 +43,6 @@ def render_without(
     row: ElementRow, image: DecodedImage, *, feather: int
 ) -> tuple[RGB, NDArray[np.float32]] | Dropped:
     """Return a rendered image without an element, and its weight per pixel, ``(h, w)``."""
-    import cv2
-
     if image.graph is not None and image.graph.planted:
         return _uncover(row, image.graph, image.pixels)
     from pairwright.tasks.scenes.render import exposure_of
@@ -64,18 +62,30 @@ def render_without(
             detail=detail,
         )
     after = exposure.without(*row.object_ids).expose()
-    levels = np.abs(after.astype(np.int16) - image.pixels).max(axis=2)
-    changed = cv2.medianBlur(np.asarray(levels > SAME, np.uint8), SPECKS)
-    differs = np.asarray(changed).astype(bool)
-    if not differs.any():
+    weight = weigh_changes(after, image.pixels, feather=feather)
+    if weight is None:
         return Dropped(
             source_key=row.key,
             reason="nothing shows without it",
             detail=row.tag,
         )
-    distance = measure_distance(differs)
-    weight = np.clip(1 - distance / (feather + 1), 0, 1).astype(np.float32)
     return after, weight
+
+
+def weigh_changes(after: RGB, before: RGB, *, feather: int) -> NDArray[np.float32] | None:
+    """Return the weight per pixel, ``(h, w)``, of a rendering in place of another one.
+
+    It is 1 where the light differs, and fades over the feather; ``None``: nowhere.
+    """
+    import cv2
+
+    levels = np.abs(after.astype(np.int16) - before).max(axis=2)
+    changed = cv2.medianBlur(np.asarray(levels > SAME, np.uint8), SPECKS)
+    differs = np.asarray(changed).astype(bool)
+    if not differs.any():
+        return None
+    distance = measure_distance(differs)
+    return np.clip(1 - distance / (feather + 1), 0, 1).astype(np.float32)
 
 
 def _uncover(

@@ -172,13 +172,13 @@ def _read(answer: Answer, most: int, *, plain: bool) -> Difference | RefusedText
 
 def _choose(
     row: DifferenceRow,
-    asked: Sequence[SampledAnswer],
+    answers: Sequence[SampledAnswer],
     config: SampledTextsConfig,
     *,
     truth: KnownContent,
 ) -> RejectedTextRow | Dropped:
     """Return the closest sample that is not true, known wrong ones before unchecked ones."""
-    read = [_read(sample.answer, config.max_tokens, plain=row.is_given) for sample in asked]
+    read = [_read(sample.answer, config.max_tokens, plain=row.is_given) for sample in answers]
     samples = _check_samples(read, row, truth)
     if not samples:
         why = "; ".join(sample.reason for sample in read if isinstance(sample, RefusedText))
@@ -202,7 +202,7 @@ def _choose(
 
     best = min(wrong, key=rank)
     texts = [write_sample(sample) for sample in read]
-    condition = asked[texts.index(best)].condition
+    condition = answers[texts.index(best)].condition
     note = f"the closest of {len(wrong)} samples"
     return rejected_row(
         row,
@@ -211,7 +211,7 @@ def _choose(
         note=f"images {condition}, {note}" if condition else note,
         true=samples[best],
         skipped_true=skipped,
-        served=tuple(sample.answer.served for sample in asked),
+        served=tuple(sample.answer.served for sample in answers),
     )
 
 

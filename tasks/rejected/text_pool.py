@@ -49,7 +49,7 @@ class TextPool:
     drawn: Drawn
     subjects: NDArray[np.str_]
     splits: NDArray[np.str_]
-    given: NDArray[np.bool_]
+    is_given: NDArray[np.bool_]
     no_change: NDArray[np.bool_]
     components: NDArray[np.str_]  # component of its pair: of rendered scenes, the world
 
@@ -64,7 +64,7 @@ class TextPool:
     def allowed(self, row: DifferenceRow) -> NDArray[np.bool_]:
         """Return which texts may be rejected texts of a description."""
         in_split = (self.splits == self.split_of(row)) | (self.splits == COMMON)
-        return in_split & (self.subjects != row.subject) & (self.given == row.is_given)
+        return in_split & (self.subjects != row.subject) & (self.is_given == row.is_given)
 
     def descriptions_of(self, row: DifferenceRow) -> list[DifferenceRow]:
         """Return the descriptions of a description's pair, itself first."""
@@ -104,7 +104,7 @@ def pool_texts(everything: pa.Table, splits: pa.Table, limit: int) -> TextPool:
         drawn=drawn,
         subjects=np.array([row.subject for row in rows], np.str_),
         splits=np.array(_splits_of_texts(rows, described, drawn), np.str_),
-        given=np.array([row.is_given for row in rows], bool),
+        is_given=np.array([row.is_given for row in rows], bool),
         no_change=np.array([states_no_change(row) for row in rows], bool),
         components=np.array(components, np.str_),
     )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pairwright.schemas.rows import (
     ElementRow,
+    ExpectedRow,
     ImageRow,
     InspectionRow,
     MasksRow,
@@ -91,6 +92,8 @@ class RemovalsView(NamedTuple):
     side: int = 0  # image of the crop
     crop: WrittenImage | None = None
     crop_share: float = 0.0  # pixels of the crop / pixels of the image
+    expected: ExpectedRow | None = None  # rejected image that the prior expects
+    patch: str = ""  # overlay of its changed pixels; empty: none
 
 
 class Steps:
@@ -121,6 +124,8 @@ class Steps:
         self.inspected = {row.element: row for row in inspections}
         rejections = tables.find_rows("rejections", RejectionRow, subjects)
         self.rejections = {row.subject: row for row in rejections}
+        expected = tables.find_rows("expected", ExpectedRow, subjects)
+        self.expected = {row.subject: row for row in expected}
 
 
 def view_removals(
@@ -153,10 +158,23 @@ def view_removals(
         candidates=list(views),
         more=max(len(scored) - MOST_SHOWN, 0),
     )
+    expected = steps.expected.get(subject)
+    if expected:
+        return _add_expected(view, expected, pixels(expected.side), pictures)
     if rejection and rejection.maker == "crop":
         image, _ = pictured[rejection.side]
         return _add_crop(view, rejection, image, pixels(rejection.side), pictures)
     return view
+
+
+def _add_expected(
+    view: RemovalsView, row: ExpectedRow, pixels: RGB, pictures: PictureFolder
+) -> RemovalsView:
+    """Return the view with an image that the prior expects, which takes the place of others."""
+    candidates = [candidate._replace(chosen=False) for candidate in view.candidates]
+    picture = view.found[row.side].picture
+    patch = pictures.add_patch(row.key, pixels, (row.patch, row.window), over=picture)
+    return view._replace(side=row.side, expected=row, patch=patch, candidates=candidates)
 
 
 def _add_crop(

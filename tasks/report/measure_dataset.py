@@ -16,7 +16,12 @@ LENGTHS = {"captions": "text", "differences": "text", "comparisons": "text", "qu
 NONE = ValueCounts(np.empty(0), np.empty(0, np.int64))
 REMOVED = "can be removed"
 CHECKED = "passed all checks"
-CHOSEN = {"removal": "an element removed", "crop": "a random crop", "": "none"}
+CHOSEN = {
+    "removal": "an element removed",
+    "crop": "a random crop",
+    "expected": "as the prior expects",
+    "": "none",
+}
 
 
 class MiningCounts(NamedTuple):

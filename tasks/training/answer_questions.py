@@ -380,7 +380,7 @@ def answer_held_out(trainer: "PreferenceTrainer", *, most: int | None) -> list[S
 def _measure_references(trainer: "PreferenceTrainer", rows: Iterable[int]) -> dict[int, int]:
     """Return the tokens of each held-out row's longest reference; 0 for a refused row."""
     held_out = cast("Any", trainer.eval_dataset)
-    collate = cast("Any", trainer.data_collator)
+    collate = trainer.answer_collator
     lengths: dict[int, int] = {}
     for row in rows:
         item = held_out[row]

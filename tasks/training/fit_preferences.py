@@ -55,9 +55,17 @@ from pairwright.tasks.training.score_answers import open_reference
 from pairwright.tasks.training.write_model_card import CardModel, write_model_card
 
 log = logging.getLogger(__name__)
-RATES = {"sft": 5e-7, "dpo": 5e-7, "mdpo": 5e-7, "adavip": 5e-7, "symmpo": 5e-6, "adpo": 3e-6}
+RATES = {
+    "sft": 5e-7,
+    "dpo": 5e-7,
+    "mdpo": 5e-7,
+    "adavip": 5e-7,
+    "symmpo": 5e-6,
+    "adpo": 3e-6,
+    "grpo": 1e-6,
+}
 """Learning rates of full tuning: paper 000's for SFT and ADPO; RLAIF-V's where paper 004 publishes
-none; for SymMPO that of the authors' script."""
+none; for SymMPO that of the authors' script, for GRPO TRL's."""
 LORA_RATE = 1e-4
 PROJECTOR_RATE = 1e-3  # LLaVA-1.5, first stage
 
@@ -109,7 +117,7 @@ def make_trainer(job: Job) -> PreferenceTrainer:
     bound_pixels(processor, config.model.max_pixels)
     grid = grid_of(processor)
     loaded = load_model.load_to_train(job.start, config)
-    model = _place_model(load_model.prepare_model(loaded, config))
+    model = place_model(load_model.prepare_model(loaded, config))
     metrics = MetricsFile(run.metrics)
     steps = run.steps()
     if steps:
@@ -135,8 +143,8 @@ def make_trainer(job: Job) -> PreferenceTrainer:
         setup,
         model=model,
         args=make_arguments(run, config, load_model.choose_precision(config)),
-        train_dataset=_read_examples(job, needs_of(config), grid=grid),
-        eval_dataset=_read_examples(job, measures_of(config), grid=grid, held_out=True),
+        train_dataset=read_examples(job, needs_of(config), grid=grid),
+        eval_dataset=read_examples(job, measures_of(config), grid=grid, held_out=True),
         data_collator=collator,
         processing_class=processor,
     )
@@ -165,7 +173,7 @@ def _open_adversary(job: Job, collator: Collator) -> RetrieverAdversary:
     )
 
 
-def _place_model(model: Any) -> Any:
+def place_model(model: Any) -> Any:
     """Move a model to its process's GPU, unless FSDP shards it."""
     if is_sharded():
         _shard_language_layers(model)
@@ -186,9 +194,7 @@ def _shard_language_layers(model: Any) -> None:
     base._no_split_modules = layers & set(base._no_split_modules)
 
 
-def _read_examples(
-    job: Job, needs: Needs, *, grid: ImageGrid | None, held_out: bool = False
-) -> Any:
+def read_examples(job: Job, needs: Needs, *, grid: ImageGrid | None, held_out: bool = False) -> Any:
     """Return the run's number of random rows of a split; 0: all, in the table's order."""
     data = job.config.data
     split = data.eval_split if held_out else data.split
@@ -203,11 +209,20 @@ def _read_examples(
 
 def _finish(trainer: PreferenceTrainer, job: Job) -> None:
     """Write the finished model with its card and samples; all ranks call it."""
-    run = job.run
     if trainer.is_fsdp_enabled:
         plugin = trainer.accelerator.state.fsdp_plugin
         if plugin:
             plugin.set_state_dict_type("FULL_STATE_DICT")
+    adversary = trainer.setup.adversary
+    if adversary and trainer.is_world_process_zero():
+        adversary.save_network(job.run.folder / RETRIEVER)
+        write_manifest(job.run.folder / RETRIEVER)
+    finish_run(trainer, job)
+
+
+def finish_run(trainer: Any, job: Job) -> None:
+    """Write the finished model with its card and samples; all ranks call it."""
+    run = job.run
     staged = run.folder / FINISHING
     is_first = trainer.is_world_process_zero()
     if is_first:
@@ -215,11 +230,7 @@ def _finish(trainer: PreferenceTrainer, job: Job) -> None:
     trainer.save_model(str(staged))
     if not is_first:
         return
-    adversary = trainer.setup.adversary
     metrics = trainer.setup.metrics
-    if adversary:
-        adversary.save_network(run.folder / RETRIEVER)
-        write_manifest(run.folder / RETRIEVER)
     finish_model(staged, job.start, job.config)
     restore_settings(staged, job.start, job.config)
     write_image_size(staged, trainer.processing_class, job.config.model.max_pixels)
@@ -254,43 +265,7 @@ def _describe_for_card(config: TrainConfig, folder: Path, processor: Any) -> Car
 
 def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> TrainingArguments:
     """Return the Trainer's settings; logging, evaluation and checkpoint rotation are ours."""
-    optimiser = config.optimiser
-    output = config.output
-    schedule = optimiser.lr_scheduler_type
-    if "tensorboard" in output.report_to:
-        os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard")
-    checkpointing = optimiser.gradient_checkpointing
-    arguments: Any = TrainingArguments(
-        output_dir=str(run.folder / SAVING),
-        run_name=run.folder.name,
-        per_device_train_batch_size=optimiser.per_device_train_batch_size,
-        gradient_accumulation_steps=optimiser.gradient_accumulation_steps,
-        num_train_epochs=optimiser.num_train_epochs,
-        max_steps=optimiser.max_steps or -1,
-        learning_rate=rate_of(config),
-        warmup_steps=optimiser.warmup_steps or optimiser.warmup_ratio,
-        lr_scheduler_type="constant_with_warmup" if schedule == "constant" else schedule,
-        weight_decay=optimiser.weight_decay,
-        max_grad_norm=optimiser.max_grad_norm,
-        optim=optimiser.optim,
-        seed=config.seed,
-        data_seed=config.seed,
-        bf16=dtype is torch.bfloat16,
-        use_cpu=not torch.cuda.is_available(),
-        activation_checkpointing=checkpointing,
-        activation_checkpointing_kwargs={"use_reentrant": False} if checkpointing else None,
-        logging_steps=output.logging_steps,
-        logging_first_step=True,
-        logging_nan_inf_filter=False,
-        save_steps=output.save_steps,
-        eval_strategy="no",
-        report_to=list(output.report_to) or "none",
-        disable_tqdm=True,
-        remove_unused_columns=False,
-        label_names=[],
-        # Vision towers have unused layers, and a batch without images uses none.
-        ddp_find_unused_parameters=config.model.train_vision or config.model.differential.enabled,
-    )
+    arguments: Any = TrainingArguments(**argument_values(run, config, dtype))
     gpus = arguments.n_gpu
     if gpus > 1:  # packed batches cannot be split by DataParallel
         log.warning(
@@ -301,6 +276,48 @@ def make_arguments(run: Run, config: TrainConfig, dtype: torch.dtype) -> Trainin
         )
         arguments._n_gpu = 1
     return arguments
+
+
+def argument_values(run: Run, config: TrainConfig, dtype: torch.dtype) -> dict[str, Any]:
+    """Return the Trainer's settings by name."""
+    optimiser = config.optimiser
+    output = config.output
+    schedule = optimiser.lr_scheduler_type
+    if "tensorboard" in output.report_to:
+        os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard")
+    checkpointing = optimiser.gradient_checkpointing
+    trains_parts = config.model.train_vision or config.model.differential.enabled
+    return {
+        "output_dir": str(run.folder / SAVING),
+        "run_name": run.folder.name,
+        "per_device_train_batch_size": optimiser.per_device_train_batch_size,
+        "gradient_accumulation_steps": optimiser.gradient_accumulation_steps,
+        "num_train_epochs": optimiser.num_train_epochs,
+        "max_steps": optimiser.max_steps or -1,
+        "learning_rate": rate_of(config),
+        "warmup_steps": optimiser.warmup_steps or optimiser.warmup_ratio,
+        "lr_scheduler_type": "constant_with_warmup" if schedule == "constant" else schedule,
+        "weight_decay": optimiser.weight_decay,
+        "max_grad_norm": optimiser.max_grad_norm,
+        "optim": optimiser.optim,
+        "seed": config.seed,
+        "data_seed": config.seed,
+        "bf16": dtype is torch.bfloat16,
+        "use_cpu": not torch.cuda.is_available(),
+        "activation_checkpointing": checkpointing,
+        "activation_checkpointing_kwargs": {"use_reentrant": False} if checkpointing else None,
+        "logging_steps": output.logging_steps,
+        "logging_first_step": True,
+        "logging_nan_inf_filter": False,
+        "save_steps": output.save_steps,
+        "eval_strategy": "no",
+        "report_to": list(output.report_to) or "none",
+        "disable_tqdm": True,
+        "remove_unused_columns": False,
+        "label_names": [],
+        # Vision towers have unused layers, and a batch without images uses none.
+        "ddp_find_unused_parameters": trains_parts,
+    }
 
 
 def rate_of(config: TrainConfig) -> float:

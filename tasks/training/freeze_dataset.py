@@ -5,29 +5,33 @@ Reads the training table: preferences, or conversations about the rows of anothe
 """
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pairwright.schemas.decisions import Decisions
 from pairwright.schemas.errors import ConfigError
-from pairwright.schemas.training import TrainConfig
+from pairwright.schemas.rows import PreferenceRow
+from pairwright.schemas.training import DataConfig, TrainConfig
 from pairwright.tasks.store.decision_table import read_decisions
 from pairwright.tasks.store.open_tables import Build
 from pairwright.tasks.store.snapshot import describe_version, stream_live
 from pairwright.tasks.store.stage import Planned
 from pairwright.tasks.training.freeze_rows import (
     Needs,
+    Refused,
     count_frozen,
     draw_rows,
     find_held_out,
     freeze_rows,
     list_reasons,
+    refuse_easy,
 )
 from pairwright.tasks.training.objective import DatasetTables, FrozenData
 from pairwright.tasks.training.runs import Run
 
 log = logging.getLogger(__name__)
+Refuse = Callable[[PreferenceRow], Refused | None]
 
 
 @dataclass(frozen=True)
@@ -79,10 +83,35 @@ def open_training_table(
         yield TrainingTable(build, planned, decisions)
 
 
+def _refuse_by(
+    refuse: Refuse | None, hardness: Mapping[str, float] | None, data: DataConfig
+) -> Refuse | None:
+    """Return an objective's reasons against a row, and of training rows their hardness."""
+    if hardness is None:
+        return refuse
+
+    def refuse_row(row: PreferenceRow) -> Refused | None:
+        refusal = refuse(row) if refuse else None
+        if refusal or row.split != data.split:
+            return refusal
+        return refuse_easy(row.key, hardness, data.min_hardness)
+
+    return refuse_row
+
+
 def freeze_dataset(
-    config: TrainConfig, run: Run, table: TrainingTable, tables: DatasetTables, *, needs: Needs
+    config: TrainConfig,
+    run: Run,
+    table: TrainingTable,
+    tables: DatasetTables,
+    *,
+    needs: Needs,
+    refuse: Refuse | None = None,
 ) -> FrozenData:
-    """Freeze the training and held-out rows; refuse a run without training rows."""
+    """Freeze the training and held-out rows; refuse a run without training rows.
+
+    ``refuse``: the objective's own reasons against a row.
+    """
     data = config.data
     folder = tables.folder
     hardness = None
@@ -92,10 +121,10 @@ def freeze_dataset(
         table.build,
         table.planned,
         run.rows,
-        needs=replace(needs, min_hardness=data.min_hardness),
+        needs=needs,
         splits=(data.split, data.eval_split),
         decisions=table.decisions,
-        hardness=hardness,
+        refuse=_refuse_by(refuse, hardness, data),
     )
     if hardness and data.draw_by_hardness:
         draw_rows(run.rows, data.split, hardness, seed=config.seed)

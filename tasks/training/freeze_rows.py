@@ -8,7 +8,7 @@ fit.
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby, islice
@@ -83,7 +83,6 @@ class Needs:
     rejected_side: bool = False  # whether a row must have a rejected text or rejected images
     pairs: bool = False  # whether images are compared in pairs (differential perception)
     held_out: frozenset[str] = frozenset()  # images that no row may show
-    min_hardness: float = 0.0  # least hardness of a training row
     accepted: str = ""  # split of which people must have accepted each row; empty: none
 
 
@@ -288,12 +287,12 @@ def freeze_rows(
     needs: Needs,
     splits: tuple[str, ...],
     decisions: Decisions = UNDECIDED,
-    hardness: Mapping[str, float] | None = None,
+    refuse: Callable[[PreferenceRow], Refused | None] | None = None,
 ) -> tuple[list[Refused], Counter[str]]:
     """Write the trainable rows of the splits of a resolved ``PreferenceRow`` table.
 
-    ``hardness``: that of rows by key; of the first split, harder ones than asked for are trained
-    on. Returns the others, and how many rows people accepted, edited and rejected.
+    ``refuse``: further reasons against a row. Returns the others, and how many rows people
+    accepted, edited and rejected.
     """
     refused = list[Refused]()
     verdicts = Counter[str]()
@@ -313,8 +312,8 @@ def freeze_rows(
                 if decision:
                     verdicts[decision.verdict] += 1
                 refusal = _refuse(row, needs, decisions)
-                if hardness is not None and row.split == splits[0]:
-                    refusal = refusal or _refuse_easy(row.key, hardness, needs.min_hardness)
+                if refuse and not refusal:
+                    refusal = refuse(row)
                 if refusal:
                     refused.append(refusal)
                 else:
@@ -364,7 +363,7 @@ def _refuse(row: PreferenceRow, needs: Needs, decisions: Decisions) -> Refused |
     return None
 
 
-def _refuse_easy(key: str, hardness: Mapping[str, float], least: float) -> Refused | None:
+def refuse_easy(key: str, hardness: Mapping[str, float], least: float) -> Refused | None:
     """Refuse a row that a blind model answers right, or was not asked about."""
     value = hardness.get(key)
     if value is None:
@@ -378,14 +377,13 @@ def _refuse_easy(key: str, hardness: Mapping[str, float], least: float) -> Refus
 def draw_rows(file: Path, split: str, hardness: Mapping[str, float], *, seed: int) -> None:
     """Replace the frozen rows of a split by as many, drawn with their hardness as weight."""
     entries = _open(str(file))
-    is_split = pc.equal(entries["split"], split)
-    rows = entries.filter(is_split)
+    rows = entries.filter(pc.field("split") == split)
     weights = np.array([hardness[key] for key in rows["key"].to_pylist()])
     if not weights.sum():
         raise TrainingError("data.draw_by_hardness: a blind model is sure of all training rows")
     rng = np.random.default_rng(seed)
     drawn = np.sort(rng.choice(len(rows), len(rows), p=weights / weights.sum()))
-    others = entries.filter(pc.invert(is_split))
+    others = entries.filter(pc.field("split") != split)
     _write(file, pa.concat_tables([rows.take(pa.array(drawn)), others]))
 
 

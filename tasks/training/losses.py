@@ -480,6 +480,7 @@ NEEDS: dict[str, Needs] = {
     "adavip": Needs(texts=1, images=True, rejected_side=True),
     "symmpo": Needs(texts=1, exchanged=True, rejected_side=True),
     "adpo": Needs(),  # its retriever draws the negatives
+    "grpo": Needs(),
     "namc": Needs(),
 }
 

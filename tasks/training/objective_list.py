@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from pairwright.tasks.training.grpo.grpo_objective import GrpoObjective
 from pairwright.tasks.training.namc.namc_objective import NamcObjective
 from pairwright.tasks.training.objective import Objective
 from pairwright.tasks.training.preference_objective import PreferenceObjective
@@ -14,5 +15,6 @@ OBJECTIVES: Mapping[str, Objective] = {
     "adavip": PREFERENCES,
     "symmpo": PREFERENCES,
     "adpo": PREFERENCES,
+    "grpo": GrpoObjective(),
     "namc": NamcObjective(),
 }

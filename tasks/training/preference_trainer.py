@@ -134,6 +134,11 @@ class PreferenceTrainer(Trainer):
         collate = cast("Any", self.data_collator)
         return load_batches.make_loader(rows, collate, order, workers=workers)
 
+    @property
+    def answer_collator(self) -> Any:
+        """Return the collator by which answers are counted in tokens."""
+        return self.data_collator
+
     @cached_property
     def _held_out(self) -> Any:
         """Return the loader of held-out rows, whose processes stay for the next evaluation."""

@@ -59,6 +59,7 @@ log = logging.getLogger(__name__)
 STEP = "checkpoint-"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 RUNS = "runs"
+TRUTHS = "truths.arrow"  # scene graphs of the rows' pairs, for GRPO
 SAVING, FINISHING, LOCK = ".saving", ".finishing", ".lock"
 REFERENCE, RETRIEVER = "reference.npz", "retriever"
 PLACES, VOCABULARY = "places", "words.json"
@@ -171,7 +172,7 @@ class Run:
             dataset = self.folder.parent.parent
             shutil.rmtree(dataset / EVALUATIONS / self.folder.name, ignore_errors=True)
         own = (RECORD, self.rows.name, self.metrics.name, self.refused.name)
-        for name in ("config.yaml", *own, REFERENCE, VOCABULARY):
+        for name in ("config.yaml", *own, REFERENCE, VOCABULARY, TRUTHS):
             (self.folder / name).unlink(missing_ok=True)
         for name in (RETRIEVER, PLACES, MIXED):
             shutil.rmtree(self.folder / name, ignore_errors=True)

@@ -77,6 +77,15 @@ class ChartMetric(NamedTuple):
 LEARNING = (
     ChartMetric("loss", "loss", "plain", "Loss", "what is minimised"),
     ChartMetric("nll", "negative log-likelihood", "third", "Loss", "what is minimised"),
+    ChartMetric("reward", "mean of the answers", "chosen", "Reward of answers", "0 to 1"),
+    ChartMetric("reward/deviation", "deviation", "third", "Reward of answers", "0 to 1"),
+    ChartMetric(
+        "reward/equal groups", "groups of equal rewards", "rejected", "Groups and cuts", "share"
+    ),
+    ChartMetric("answer/cut off", "answers cut off", "third", "Groups and cuts", "share"),
+    ChartMetric("answer/tokens", "tokens", "plain", "Length of answers", "tokens, mean"),
+    ChartMetric("answer/entropy", "entropy", "plain", "Entropy of answers", "nats per token"),
+    ChartMetric("kl", "divergence", "third", "Divergence", "from the start model"),
     ChartMetric("margin", "text", "chosen", "Margin", "reward of the chosen less the rejected"),
     ChartMetric(
         "margin/image", "image", "third", "Margin", "reward of the chosen less the rejected"

@@ -15,7 +15,7 @@ holds one batch. Needs no PyTorch.
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -126,8 +126,13 @@ def freeze_material(
     *,
     frozen: Sequence[FrozenRows],
     table: str,
+    own_makers: Sequence[str] = (),
 ) -> None:
-    """Write a retriever's material; the texts of the first ``frozen`` split are the pool."""
+    """Write a retriever's material; the texts of the first ``frozen`` split are the pool.
+
+    ``own_makers``: makers whose rejected texts of a row are its candidates, too.
+    """
+    rejected = _read_own(frozen[0], own_makers) if own_makers else []
     edited = {row.key: row for rows in frozen for row in rows.edited().values()}
     entries = list(
         read_entries(
@@ -136,6 +141,7 @@ def freeze_material(
             frozen=frozen,
             edited=edited,
             table=table,
+            rejected=rejected,
         )
     )
     write_entries(folder, entries)
@@ -145,7 +151,8 @@ def freeze_material(
             shutil.rmtree(staged, ignore_errors=True)
             write_vectors(staged, live_index(build, tables[name]))
             if subfolder == "texts":
-                add_vectors(staged, embed_chosen_texts(list(edited.values()), tables[name].config))
+                added = [*edited.values(), *rejected]
+                add_vectors(staged, embed_chosen_texts(added, tables[name].config))
             staged.rename(folder / subfolder)
 
 
@@ -166,6 +173,7 @@ def open_material(folder: Path) -> Material:
         ) from error
     for row in rows:
         row["images"] = tuple(row["images"])
+        row["rejected"] = tuple(row.get("rejected", ()))
     entries = tuple(PoolEntry(**row) for row in rows)
     pool = make_pool(entries)
     images = _open_vectors(folder / "images")
@@ -192,8 +200,15 @@ def read_entries(
     frozen: Sequence[FrozenRows],
     edited: Mapping[str, PreferenceRow],
     table: str,
+    rejected: Sequence[PreferenceRow] = (),
 ) -> Iterator[PoolEntry]:
-    """Yield the entries of a run's rows, in the order of the table."""
+    """Yield the entries of a run's rows, in the order of the table.
+
+    ``rejected``: rows with one of their rejected texts in place of the chosen one.
+    """
+    own_texts: dict[str, list[str]] = {}
+    for row in rejected:
+        own_texts.setdefault(row.key, []).append(row.chosen)
     train = frozen[0].split
     splits: dict[str, str] = {}
     for rows in frozen:
@@ -214,7 +229,22 @@ def read_entries(
         in_pool = splits[row["key"]] == train and not is_excluded
         text = row["description"] or row["chosen"]
         stated = no_change.get((row["subject"], text))
-        yield make_entry(row, in_pool=in_pool, no_change=stated)
+        entry = make_entry(row, in_pool=in_pool, no_change=stated)
+        texts = own_texts.get(row["key"], ())
+        allowed = tuple(text for text in texts if plain_text(text) not in excluded)
+        yield replace(entry, rejected=allowed)
+
+
+def _read_own(rows: FrozenRows, makers: Sequence[str]) -> list[PreferenceRow]:
+    """Return each rejected text of some makers as the chosen text of its row."""
+    rejected: list[PreferenceRow] = []
+    for row in rows.read_texts():
+        texts = [(row.rejected_maker, row.rejected)]
+        texts += [(negative.maker, negative.text) for negative in row.negatives]
+        for maker, text in texts:
+            if maker in makers and text.strip():
+                rejected.append(replace(row, chosen=text))
+    return rejected
 
 
 def _stream_edited(

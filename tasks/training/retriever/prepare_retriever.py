@@ -32,7 +32,14 @@ def prepare_retriever(config: TrainConfig, run: Run, tables: DatasetTables) -> N
     frozen = [FrozenRows(folder=tables.folder, file=str(run.rows), split=split) for split in splits]
     with tables.open_tables(extra) as build:
         planned = {planned.stage.name: planned for planned in build.planned}
-        freeze_material(build, planned, folder, frozen=frozen, table=config.table)
+        freeze_material(
+            build,
+            planned,
+            folder,
+            frozen=frozen,
+            table=config.table,
+            own_makers=config.adpo.own_makers,
+        )
     if clip:
         (folder / CLIP).write_text(clip.model_dump_json())
 

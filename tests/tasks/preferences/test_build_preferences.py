@@ -17,6 +17,7 @@ from pairwright.schemas.rows import (
     CheckRow,
     DifferenceRow,
     Dropped,
+    ExpectedRow,
     PreferenceRow,
     RejectedTextRow,
     SplitRow,
@@ -28,6 +29,7 @@ from pairwright.tasks.preferences.build_preferences import NOT_MADE, build_prefe
 from pairwright.tasks.texts.say_claims import KINDS
 from tests.fixtures import removals
 from tests.fixtures.graphs import pair_row
+from tests.fixtures.removals import png
 from tests.fixtures.rows import row_of
 
 IMAGES = sorted(
@@ -132,6 +134,17 @@ def test_without_a_rejection_no_image_is_rejected(rejections, texts, text):
 
 def test_every_maker_may_come_first():
     assert set(get_args(RejectedBy)) == {"drawn", "hardest", "own", *MAKERS}
+
+
+def test_an_image_that_the_prior_expects_takes_the_place_of_a_removal():
+    patch = png(np.full((4, 6, 3), 200, np.uint8))
+    expected = row_of(ExpectedRow, source=PAIR.key, side=1, window=(10, 20, 16, 24), patch=patch)
+    row = build(expected={PAIR.key: expected})
+    assert (row.rejected_image_maker, row.removal_scores) == ("expected", ())
+    assert row.rejected_images[0] == SHOWN[0]
+    pixels = decode_rgb(row.rejected_images[1])
+    assert (pixels[20:24, 10:16] == 200).all()
+    assert np.array_equal(pixels[:20], decode_rgb(SHOWN[1])[:20])
 
 
 DAMAGED = {FIRST: replace(IMAGES[0], image=SHOWN[0][:-40]), SECOND: IMAGES[1]}

@@ -1,6 +1,8 @@
 """The pool: equal texts are one, a row never gets what is excluded, and every other set of texts is
 equally likely."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -63,3 +65,23 @@ def test_where_there_is_nothing_nothing_is_drawn(rows):
     drawn = pool.draw(np.arange(len(rows)), 4, seed=0, step=0)
     assert drawn.shape == (len(rows), 4)
     assert (drawn == NONE).all()
+
+
+def test_a_rows_own_rejected_texts_are_always_candidates_and_of_no_other_row():
+    """Not one that its pair has as a chosen text, nor "no change" for an unchanged pair."""
+    rows = [entry(number) for number in range(6)]
+    rows[0] = replace(rows[0], rejected=("a wrong text", "text 3", "TEXT 0!"))
+    rows[1] = replace(rows[1], no_change=True, rejected=("no change at all", "another wrong text"))
+    pool = make_pool(rows)
+    for step in range(20):
+        drawn = pool.draw(np.arange(6), 3, seed=0, step=step)
+        texts = [{pool.texts[number] for number in row} for row in drawn.tolist()]
+        assert {"a wrong text", "text 3"} < texts[0]
+        assert "another wrong text" in texts[1]
+        others = set().union(*texts[2:])
+        assert others <= {row.chosen for row in rows}
+    places, numbers = np.arange(6), np.arange(len(pool.texts))
+    excluded = pool.excluded(places, np.broadcast_to(numbers, (6, len(numbers))))
+    wrong = pool.texts.index("a wrong text")
+    assert excluded[:, wrong].tolist() == [False, *[True] * 5]
+    assert excluded[1, pool.texts.index("no change at all")]

@@ -1,0 +1,1 @@
+"""GRPO by TRL's trainer, with rewards that are exact by scene graphs."""
