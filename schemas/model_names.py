@@ -83,6 +83,7 @@ TAGGERS = ModelPlace(
         NamedModel("scene-graph", SCENE),
         NamedModel("ram", "RAM: 4,585 tags", "ram_swin_large_14m.pth", APACHE),
         NamedModel("nouns", "the nouns of the preferred texts (`nouns`)"),
+        NamedModel("served", "a served model that sees the image (`tagging.model`)"),
     ),
 )
 DETECTORS = ModelPlace(
@@ -99,6 +100,7 @@ DETECTORS = ModelPlace(
             APACHE,
         ),
         NamedModel("owlv2", "OWLv2, or OWL-ViT", "google/owlv2-large-patch14-ensemble", APACHE),
+        NamedModel("served", "a served model that writes boxes (`detection.server`): Qwen-VL"),
     ),
 )
 SEGMENTERS = ModelPlace(

@@ -26,6 +26,7 @@ from pairwright.schemas.section import (
     Section,
     Share,
 )
+from pairwright.schemas.writing import ModelName, ServedSection
 
 SAM_SIZES = ("vit_b", "vit_l", "vit_h")
 Batch = Annotated[int, Field(ge=0, le=4096)]
@@ -54,13 +55,16 @@ class RamConfig(Section):
     """The hash of the files; empty: what is on this machine."""
 
 
-class TaggingConfig(ModelSection):
+class TaggingConfig(ModelSection, ServedSection):
     """Taggers, which name what is in an image."""
 
-    uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"ram", "no_things"}
+    uncounted: ClassVar[frozenset[str]] = (
+        ModelSection.uncounted | ServedSection.uncounted | {"ram", "no_things"}
+    )
+    shown_images: ClassVar[int] = 1
     taggers: Annotated[tuple[TaggerName, ...], Field(min_length=1, max_length=4)] = ("scene-graph",)
-    """Taggers: the rendered scene's own graph, RAM, the nouns of the preferred texts, or a
-    plugin's."""
+    """Taggers: the rendered scene's own graph, RAM, the nouns of the preferred texts, a served
+    model, or a plugin's."""
     ram: RamConfig = RamConfig()
     max_tags: Positive = 30
     """Maximum tags of an image: those of the texts first, then by falling score (ours)."""
@@ -75,18 +79,32 @@ class TaggingConfig(ModelSection):
     word_list: Annotated[str, UNSET, FOUND] = ""
     """Text of that file, as the build read it."""
 
+    @property
+    def is_served(self) -> bool:
+        """Return whether a served model is one of the taggers."""
+        return "served" in self.taggers
 
-class DetectionConfig(ModelSection):
+
+class DetectionConfig(ModelSection, ServedSection):
     """Detector of boxes for tags; thresholds of the public Grounded-SAM demonstration."""
 
-    uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"model", "revision"}
+    uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"model", "revision", "server"}
+    shown_images: ClassVar[int] = 1
     detector: DetectorName = "scene-graph"
-    """The rendered scene's own graph, Grounding DINO (transformers), or a plugin's."""
+    """The rendered scene's own graph, a detector of photographs, a served model that writes boxes,
+    or a plugin's (`pairwright models`)."""
     model: str = ""
     """Weights on the Hub (read from the local cache), or a local folder as save_pretrained writes
     it; empty: the detector's usual ones (`pairwright models`)."""
     revision: str = ""
     """The Hub's commit, or the hash of the local files; empty: what is on this machine."""
+    server: ModelName = "chat"
+    """With `served`: the served model, by its name in `models`."""
+    coordinates: Annotated[
+        Literal["thousandths", "pixels"], Field(exclude_if=lambda value: value == "thousandths")
+    ] = "thousandths"
+    """With `served`: units of the boxes that it writes: thousandths of the sides (Qwen3-VL,
+    Qwen2-VL, InternVL), or pixels of the image that it was sent (Qwen2.5-VL)."""
     box_threshold: Share = 0.25
     """Boxes with a lower score are left out."""
     text_threshold: Share = 0.2
@@ -94,6 +112,16 @@ class DetectionConfig(ModelSection):
     max_iou: Share = 0.5
     """Maximum intersection over union of two boxes of one tag; beyond it, the lower score is left
     out."""
+
+    @property
+    def is_served(self) -> bool:
+        """Return whether a served model writes the boxes."""
+        return self.detector == "served"
+
+    @property
+    def asks(self) -> str:
+        """Return the name of the served model."""
+        return self.server
 
 
 class SegmentationConfig(Section):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -202,6 +203,15 @@ class ServedSection(Section):
         if self.chat is None:
             raise ValueError(f"no served model was filled into {type(self).__name__}")
         return self.chat
+
+
+def served_parts(section: Section) -> Iterator[ServedSection]:
+    """Yield the parts of a section that ask a served model: itself, or sections inside of it."""
+    if isinstance(section, ServedSection) and section.is_served:
+        yield section
+    for _, value in section:
+        if isinstance(value, Section):
+            yield from served_parts(value)
 
 
 class ValidatedSection(ServedSection):

@@ -18,7 +18,7 @@ from pairwright.schemas.config import Profile, ResolvedProfile, add_findings
 from pairwright.schemas.errors import ConfigError, ServerError
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.section import Section, changed_fields
-from pairwright.schemas.writing import ChatConfig, ServedSection
+from pairwright.schemas.writing import ChatConfig, ServedSection, served_parts
 from pairwright.tasks.mining import search_neighbours
 from pairwright.tasks.models.check_packages import require_faiss
 from pairwright.tasks.models.devices import count_gpus
@@ -97,9 +97,7 @@ def _served_sections(profile: Profile, until: str) -> list[ServedSection]:
     """Return the sections of the stages that ask a served model."""
     sections: list[ServedSection] = []
     for stage in Pipeline(profile, until).running:
-        section = stage.configure(profile)
-        if isinstance(section, ServedSection) and section.is_served:
-            sections.append(section)
+        sections.extend(served_parts(stage.configure(profile)))
     return sections
 
 
@@ -123,8 +121,7 @@ def waits_for(planned: Planned, counts: Sequence[Counts]) -> str:
 
     Empty: none. Otherwise a served model would be asked now with less context, and again later.
     """
-    config = planned.config
-    if not isinstance(config, ServedSection) or not config.is_served:
+    if not any(served_parts(planned.config)):
         return ""
     stage = planned.stage
     tables = {use.table for use in planned.inputs.uses if use.counts or stage.by_source}
@@ -142,10 +139,22 @@ def start_server(servers: Servers, profile: Profile, planned: Planned) -> Planne
     if count_own_processes(planned) and count_gpus():
         servers.stop_server()
     config = planned.config
-    if not isinstance(config, ServedSection) or not config.is_served:
-        return planned
-    chat = servers.serve(config.served, field=_served_field(profile, config))
-    return replace(planned, config=config.model_copy(update={"chat": chat}))
+    for section in served_parts(config):
+        chat = servers.serve(section.served, field=_served_field(profile, section))
+        config = _fill_chat(config, section, chat)
+    return replace(planned, config=config)
+
+
+def _fill_chat(config: Section, section: ServedSection, chat: ChatConfig) -> Section:
+    """Return a stage's section with a running server in a part of it that asks."""
+    if config is section:
+        return config.model_copy(update={"chat": chat})
+    values = {
+        name: _fill_chat(value, section, chat)
+        for name, value in config
+        if isinstance(value, Section)
+    }
+    return config.model_copy(update=values)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,11 +39,14 @@ from pairwright.tasks.models.nouns import find_phrases_of, identify_finder, pin_
 from pairwright.tasks.models.prepare_ahead import DecodedImage, run_ahead
 from pairwright.tasks.perception.detectors import (
     Detector,
+    configure_detector,
     count_detectors,
     make_detector,
+    name_prompts,
     pin_detector,
 )
 from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.things import WordList, identify_words, names_thing, read_words
 from pairwright.tasks.texts.words import QUOTED, affirmed
@@ -75,11 +78,16 @@ class AlignedPair:
 
 
 def locate_differences(
-    rows: Sequence[DifferenceRow], config: RegionsConfig, *, pairs: Pairs, images: Images
+    rows: Sequence[DifferenceRow],
+    config: RegionsConfig,
+    *,
+    pairs: Pairs,
+    images: Images,
+    answers: Answers | None = None,
 ) -> Iterator[CheckRow | Dropped | Failed]:
     """Yield the outcome of the check for each description."""
     detection, nouns = config.models
-    detector = make_detector(detection)
+    detector = make_detector(detection, answers)
     described: list[NamedDescription] = []
     word_list = read_words(config.word_list, config.included)
     for row, names in zip(rows, name_things(rows, nouns, word_list), strict=True):
@@ -133,8 +141,8 @@ def _look_at_pair(
             for item in described
         ]
     prepared = (
-        detector.prepare(DecodedImage(pixels[0], first.graph)),
-        detector.prepare(DecodedImage(pixels[1], second.graph)),
+        detector.prepare(DecodedImage(pixels[0], first.graph, first.image)),
+        detector.prepare(DecodedImage(pixels[1], second.graph, second.image)),
     )
     return AlignedPair(described, align_images(*pixels, min_area=min_area), prepared)
 
@@ -237,11 +245,15 @@ def _name_models(config: RegionsConfig) -> tuple[str, ...]:
 
 def _configure(profile: Profile) -> RegionsConfig:
     return profile.regions.fill(
-        detection=profile.detection,
+        detection=configure_detector(profile),
         nouns=profile.nouns,
         included=profile.tagging.included,
         word_list=profile.tagging.word_list,
     )
+
+
+def _name_prompts(config: RegionsConfig) -> tuple[str, ...]:
+    return name_prompts(config.detection) if config.detection else ()
 
 
 def _count_processes(config: RegionsConfig) -> int | None:
@@ -255,6 +267,8 @@ STAGE = Stage(
     writes=CheckRow,
     function=locate_differences,
     config=_configure,
+    prompts=_name_prompts,
+    journal="answers",
     models=_name_models,
     pin=_pin_models,
     processes=_count_processes,

@@ -88,7 +88,7 @@ class GroundingDino:
     @property
     def name(self) -> str:
         """Return the name in profiles."""
-        return self.config.detector
+        return _family_of(self.config)
 
     @property
     def version(self) -> str:
@@ -316,13 +316,18 @@ def pin_grounding_dino(config: DetectionConfig, *, download: bool) -> DetectionC
     starts.
     """
     require_modules(FIELD, "torch", "torchvision", "transformers")
-    family = config.detector
+    family = _family_of(config)
     model = config.model or DETECTORS.weights_of(family)
     update = FAMILIES[family].pin(model, config.revision, download=download)
     pinned = config.model_copy(update=update)
     if is_model_folder(pinned.model):
         _processor(pinned.model, pinned.revision, family)
     return pinned
+
+
+def _family_of(config: DetectionConfig) -> str:
+    """Return the family's name; of another detector's settings, that of the papers."""
+    return config.detector if config.detector in FAMILIES else "grounding-dino"
 
 
 def _describe(kind: str, *types: str) -> Pretrained:

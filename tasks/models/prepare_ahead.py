@@ -40,6 +40,8 @@ class DecodedImage:
     """``(h, w, 3)``, RGB."""
     graph: SceneGraph | None = None
     """Graph of a rendered image."""
+    file: bytes = b""
+    """Encoded file that the pixels are from; empty: they are from none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ def _prepare_image(
 ) -> Iterator[Result[R, P]]:
     """Yield the results of an image's rows."""
     try:
-        decoded = DecodedImage(decode_rgb(image.image), image.graph)
+        decoded = DecodedImage(decode_rgb(image.image), image.graph, image.image)
     except RefusedImageError as refused:
         detail = f"{image.name}: {refused.detail}"
         for row in rows:

@@ -4,9 +4,10 @@ They find boxes for the tags of an image.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
-from pairwright.schemas.config import DetectionConfig
+from pairwright.schemas.config import DetectionConfig, Profile
 from pairwright.schemas.rows import Box, Tag
 from pairwright.tasks.models.devices import count_processes
 from pairwright.tasks.models.grounding_dino import GroundingDino, pin_grounding_dino
@@ -15,6 +16,8 @@ from pairwright.tasks.models.owlv2 import Owlv2, pin_owlv2
 from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.models.scene_models import SceneDetector
 from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.perception.served_models import FIND_BOXES, ServedDetector
+from pairwright.tasks.store.answers import Answers
 
 ImageBoxes = tuple[Box, ...] | ImageFault
 
@@ -64,6 +67,10 @@ def _pin_owlv2(config: DetectionConfig) -> DetectionConfig:
     return pin_owlv2(config, download=config.download)
 
 
+def _make_served(config: DetectionConfig) -> Detector:
+    return ServedDetector(config=config)
+
+
 DETECTORS: ModelRegistry[DetectionConfig, Detector] = ModelRegistry(
     "detectors",
     Detector,
@@ -72,14 +79,29 @@ DETECTORS: ModelRegistry[DetectionConfig, Detector] = ModelRegistry(
         "grounding-dino": OwnModel(_make_grounding_dino, _pin_grounding_dino),
         "mm-grounding-dino": OwnModel(_make_grounding_dino, _pin_grounding_dino),
         "owlv2": OwnModel(_make_owlv2, _pin_owlv2),
+        "served": OwnModel(_make_served),
     },
 )
 """All detectors, by name."""
 
 
-def make_detector(config: DetectionConfig) -> Detector:
-    """Return a profile's detector."""
-    return DETECTORS.make(config.detector, config)
+def make_detector(config: DetectionConfig, answers: Answers | None = None) -> Detector:
+    """Return a profile's detector; a served one looks its answers up in ``answers``."""
+    detector = DETECTORS.make(config.detector, config)
+    if isinstance(detector, ServedDetector):
+        return replace(detector, answers=answers)
+    return detector
+
+
+def configure_detector(profile: Profile) -> DetectionConfig:
+    """Return a profile's settings of the detector, with the served model that it asks, if any."""
+    detection = profile.detection
+    return profile.complete(detection) if detection.is_served else detection
+
+
+def name_prompts(config: DetectionConfig) -> tuple[str, ...]:
+    """Return the prompts of a served detector."""
+    return (FIND_BOXES,) if config.is_served else ()
 
 
 def _has_weights(config: DetectionConfig) -> bool:

@@ -1,4 +1,4 @@
-"""Taggers by name: the scene's graph, RAM, plugins'. They name what is in an image.
+"""Taggers by name: the scene's graph, RAM, a served model, plugins'. They name what is in an image.
 
 The nouns of texts (``nouns``) are tags without a model: a stage of their own finds them.
 """
@@ -13,6 +13,7 @@ from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.models.ram import RamTagger, pin_ram
 from pairwright.tasks.models.scene_models import SceneTagger
 from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.perception.served_models import ServedTagger
 
 NOUNS = "nouns"
 """Tagger that reads no image."""
@@ -54,12 +55,17 @@ def _pin_ram(config: TaggingConfig) -> TaggingConfig:
     return config.model_copy(update={"ram": pin_ram(config.ram, download=config.download)})
 
 
+def _make_served(config: TaggingConfig) -> Tagger:
+    return ServedTagger(config=config)
+
+
 TAGGERS: ModelRegistry[TaggingConfig, Tagger] = ModelRegistry(
     "taggers",
     Tagger,
     {
         "scene-graph": OwnModel(_make_graph),
         "ram": OwnModel(_make_ram, _pin_ram),
+        "served": OwnModel(_make_served),
     },
     reserved=(NOUNS,),
 )

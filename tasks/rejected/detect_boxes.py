@@ -19,8 +19,15 @@ from pairwright.schemas.rows import (
     make_key,
 )
 from pairwright.tasks.models.prepare_ahead import Ready, by_image, in_groups
-from pairwright.tasks.perception.detectors import count_detectors, make_detector, pin_detector
+from pairwright.tasks.perception.detectors import (
+    configure_detector,
+    count_detectors,
+    make_detector,
+    name_prompts,
+    pin_detector,
+)
 from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
 
 # images per call of the detector on a GPU, enough to batch like sizes; up to 3.2 MB each
@@ -28,10 +35,14 @@ GROUP = 256
 
 
 def detect_boxes(
-    rows: Sequence[TagsRow], config: DetectionConfig, *, images: Images
+    rows: Sequence[TagsRow],
+    config: DetectionConfig,
+    *,
+    images: Images,
+    answers: Answers | None = None,
 ) -> Iterator[BoxesRow | Dropped | Failed]:
     """Yield the boxes of each image's tags, or ``Dropped`` without any."""
-    detector = make_detector(config)
+    detector = make_detector(config, answers)
     on_gpu = bool(count_detectors(config))
     items = [(row, images[row.subject]) for row in rows]
 
@@ -86,7 +97,9 @@ STAGE = Stage(
     reads={"tags": TagsRow},
     writes=BoxesRow,
     function=detect_boxes,
-    config=lambda profile: profile.detection,
+    config=configure_detector,
+    prompts=name_prompts,
+    journal="answers",
     uses=(Uses(table="images", row=ImageRow),),
     models=_name_models,
     pin=pin_detector,

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pairwright.schemas.config import InspectionConfig
+from pairwright.schemas.config import InspectionConfig, Profile
 from pairwright.schemas.rows import (
     NO_ROWS,
     Box,
@@ -40,11 +40,18 @@ from pairwright.schemas.rows import (
 from pairwright.tasks.images.decode import RGB, RefusedImageError
 from pairwright.tasks.models.prepare_ahead import DecodedImage, Ready, in_groups
 from pairwright.tasks.models.scene_models import SceneDetector
-from pairwright.tasks.perception.detectors import Detector, count_detectors, make_detector
+from pairwright.tasks.perception.detectors import (
+    Detector,
+    configure_detector,
+    count_detectors,
+    make_detector,
+    name_prompts,
+)
 from pairwright.tasks.perception.faults import ImageFault
 from pairwright.tasks.rejected.measure_fills import UNMEASURED, FillMeasures, measure_fill
 from pairwright.tasks.rejected.measure_removals import RemovalCrop, cut_removal, measure_rim
 from pairwright.tasks.rejected.render_removals import choose_shard_size, measure_difference
+from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
 
 # least share for a box to lie mostly in the hole, to equal another, or to lie mostly inside another
@@ -225,9 +232,10 @@ def inspect_removals(
     *,
     images: Images,
     boxes: Mapping[str, BoxesRow] = NO_ROWS,
+    answers: Answers | None = None,
 ) -> Iterator[InspectionRow | Dropped | Failed]:
     """Yield the outcome of each removal's checks; ``boxes``: those of the original images."""
-    detector = _make_detector(config)
+    detector = _make_detector(config, answers)
     on_gpu = bool(detector and config.detection and count_detectors(config.detection))
     items = [(row, images[row.image_key]) for row in rows]
 
@@ -252,7 +260,7 @@ def inspect_removals(
     )
 
 
-def _make_detector(config: InspectionConfig) -> Detector | None:
+def _make_detector(config: InspectionConfig, answers: Answers | None = None) -> Detector | None:
     """Return the detector with the lowest threshold that is needed; ``None``: none is used."""
     if config.detection is None or not config.detector_enabled:
         return None
@@ -262,7 +270,7 @@ def _make_detector(config: InspectionConfig) -> Detector | None:
         config.min_grown_score,
     )
     update = {"box_threshold": min(thresholds), "batch_size": config.batch_size}
-    detector = make_detector(config.detection.model_copy(update=update))
+    detector = make_detector(config.detection.model_copy(update=update), answers)
     # The scene's boxes do not depend on the pixels.
     return None if isinstance(detector, SceneDetector) else detector
 
@@ -469,6 +477,18 @@ def _count_processes(config: InspectionConfig) -> int | None:
     )
 
 
+def _configure(profile: Profile) -> InspectionConfig:
+    inspection = profile.inspection
+    detection = configure_detector(profile)
+    if detection.is_served and not inspection.detector_enabled:
+        detection = None  # no server is asked
+    return inspection.fill(rendered=profile.removals.rendered, detection=detection)
+
+
+def _name_prompts(config: InspectionConfig) -> tuple[str, ...]:
+    return name_prompts(config.detection) if config.detection else ()
+
+
 STAGE = Stage(
     name="inspected",
     version=3,
@@ -476,9 +496,9 @@ STAGE = Stage(
     reads={"removals": RemovalRow},
     writes=InspectionRow,
     function=inspect_removals,
-    config=lambda profile: profile.inspection.fill(
-        rendered=profile.removals.rendered, detection=profile.detection
-    ),
+    config=_configure,
+    prompts=_name_prompts,
+    journal="answers",
     uses=(
         Uses(table="images", row=ImageRow, on="about"),
         Uses(

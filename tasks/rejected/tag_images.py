@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from pairwright.schemas.config import TaggingConfig
+from pairwright.schemas.config import Profile, TaggingConfig
 from pairwright.schemas.rows import (
     NO_ROWS,
     Dropped,
@@ -28,7 +28,9 @@ from pairwright.schemas.rows import (
 from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.prepare_ahead import DecodedImage, Ready, by_image, in_groups
 from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.perception.served_models import NAME_THINGS, ServedTagger
 from pairwright.tasks.perception.taggers import NOUNS, TAGGERS, Tagger
+from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
 from pairwright.tasks.texts.things import WordList, identify_words, names_thing, read_words, tidy
 
@@ -62,13 +64,14 @@ def tag_images(
     *,
     mentions: Mentions = NO_ROWS,
     targets: Targets | None = None,
+    answers: Answers | None = None,
 ) -> Iterator[TagsRow | Dropped | Failed]:
     """Yield the tags of each image, or ``Dropped`` without any.
 
     ``mentions`` are the nouns of texts, by image; ``targets`` the elements of a rendered image that
     texts need removed, the only ones of its graph to become tags (``None``: all do).
     """
-    taggers = make_taggers(config)
+    taggers = make_taggers(config, answers)
     if not taggers:  # only nouns of texts are tags: no image is read
         for row in rows:
             yield _tags_row(row, [], mentions.get(row.key, ()), config)
@@ -123,9 +126,15 @@ def _needed_tags(tags: Iterable[Tag], image_key: str, targets: Targets | None) -
     return [tag for tag in tags if tag.tagger != GRAPH or tag.objects in needed]
 
 
-def make_taggers(config: TaggingConfig) -> list[Tagger]:
+def make_taggers(config: TaggingConfig, answers: Answers | None = None) -> list[Tagger]:
     """Return the taggers that read images, in the profile's order."""
-    return [TAGGERS.make(name, config) for name in _names(config)]
+    taggers: list[Tagger] = []
+    for name in _names(config):
+        tagger = TAGGERS.make(name, config)
+        if isinstance(tagger, ServedTagger):
+            tagger = replace(tagger, answers=answers)
+        taggers.append(tagger)
+    return taggers
 
 
 def _names(config: TaggingConfig) -> list[str]:
@@ -213,6 +222,15 @@ def _has_weights(config: TaggingConfig) -> bool:
     return any(TAGGERS.has_weights(name) for name in _names(config))
 
 
+def _configure(profile: Profile) -> TaggingConfig:
+    tagging = profile.tagging
+    return profile.complete(tagging) if tagging.is_served else tagging
+
+
+def _name_prompts(config: TaggingConfig) -> tuple[str, ...]:
+    return (NAME_THINGS,) if config.is_served else ()
+
+
 def _names_nouns(config: TaggingConfig) -> bool:
     return NOUNS in config.taggers
 
@@ -239,7 +257,9 @@ STAGE = Stage(
     reads={"images": ImageRow, "aligned_images": ImageRow},
     writes=TagsRow,
     function=tag_images,
-    config=lambda profile: profile.tagging,
+    config=_configure,
+    prompts=_name_prompts,
+    journal="answers",
     models=_name_models,
     pin=_pin_models,
     processes=partial(count_processes, _has_weights),

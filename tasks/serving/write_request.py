@@ -139,7 +139,7 @@ def image_url(data: bytes, pixels: int) -> str:
     with _DECODING:
         rgb = decode_rgb(data)  # also checks files that are sent unchanged
         height, width = rgb.shape[:2]
-        size = _fitting(width, height, pixels)
+        size = sent_size(width, height, pixels)
         if size != (width, height) or not is_plain(data):
             data = _encode(Image.fromarray(rgb), size)
     return f"data:image/{_media_type(data)};base64,{base64.b64encode(data).decode()}"
@@ -169,7 +169,7 @@ def _media_type(data: bytes) -> str:
     return "webp"
 
 
-def _fitting(
+def sent_size(
     width: int,
     height: int,
     pixels: int,

@@ -15,7 +15,7 @@ from pairwright.schemas.config import Profile, section_name
 from pairwright.schemas.plugins import LoadedFiles
 from pairwright.schemas.rows import Dropped, Failed, Row, make_key
 from pairwright.schemas.section import Section
-from pairwright.schemas.writing import ServedSection
+from pairwright.schemas.writing import served_parts
 
 Results = Iterator[Row | Dropped | Failed]
 Group = Literal["sources", "mining", "captioning", "rejected", "preferences", "training"]
@@ -289,8 +289,7 @@ class Planned:
     @property
     def keeps_answers(self) -> bool:
         """Return whether the answers of served models to an unfinished shard are journalled."""
-        is_served = isinstance(self.config, ServedSection) and self.config.is_served
-        return self.stage.journal == "answers" and is_served
+        return self.stage.journal == "answers" and any(served_parts(self.config))
 
     @property
     def section(self) -> str:

@@ -65,7 +65,7 @@ def detectors(monkeypatch):
     notes = []
     make_detector = stage.make_detector
 
-    def make(config):
+    def make(config, answers=None):
         if config.detector == "scene-graph":
             return make_detector(config)
         notes.append((config.box_threshold, config.batch_size))

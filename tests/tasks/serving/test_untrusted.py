@@ -31,6 +31,7 @@ DATA = {
     "difference_from_human": CAPTIONS | {"difference"},
     "difference_from_human_only": {"difference"},
     "edit_difference": {"sentence"},
+    "find_boxes": {"names"},
     "edit_sentence": {"sentence"},
     "judge_answer": {"question", "reference", "answer"},
     "judge_coverage": {"reference", "answer"},
@@ -44,6 +45,7 @@ DATA = {
 }
 """Values of prompts that were written by others, models included; a new prompt is put on a list."""
 OURS = {
+    "name_things",
     "caption_sentences",
     "comparison_layout",
     "comparison_layout_list",
