@@ -31,7 +31,13 @@ SERVED = "models.chat."
 PUBLISHED = Path(__file__).parents[1] / "tests" / "fixtures" / "published"
 """Configs and sizes of the models that profiles name; a test holds them against the libraries' own
 models."""
-MACHINES = {"gpu-24": (24 * 10**9,), "gpu-80": (80 * 10**9,), "gpu-8x80": (80 * 10**9,) * 8}
+MACHINES = {
+    "paper-24": (24 * 10**9,),
+    "paper-80": (80 * 10**9,),
+    "paper-8x80": (80 * 10**9,) * 8,
+    "gpu-24": (24 * 10**9,),
+    "gpu-80": (80 * 10**9,),
+}
 INSTALL = """\
 vLLM's pins and this project's exclude each other (Prefect needs a newer FastAPI), so that it has
 an environment of its own: 0.18 or newer. A build finds it on the PATH, or where
@@ -48,9 +54,9 @@ against the Hub's hashes, and vLLM, which starts offline, loads that; `models.ch
 another."""
 COMMANDS = """\
 ```console
-$ pairwright fetch --profile gpu-80 --served
-$ pairwright doctor --profile gpu-80
-$ pairwright build PHOTOS --profile gpu-80 --out album
+$ pairwright fetch --profile paper-80 --served
+$ pairwright doctor --profile paper-80
+$ pairwright build PHOTOS --profile paper-80 --out album
 $ pairwright train album --objective sft --model Qwen/Qwen2-VL-7B-Instruct
 ```"""
 
@@ -193,7 +199,9 @@ def write_memory_page() -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for stage, encoder in loaded.items():
-        rows.append(f"| all | {stage} | {' | '.join(_loaded(encoder))} | |")
+        profile = "all" if stage == "removals" else "`paper-*`"
+        rows.append(f"| {profile} | {stage} | {' | '.join(_loaded(encoder))} | |")
+    rows.extend(_loaded_today())
     for profile, gpus in MACHINES.items():
         for cells in _served(profile, gpus):
             rows.append(f"| `{profile}` | {' | '.join(cells)} |")
@@ -219,7 +227,7 @@ def write_memory_page() -> str:
 def _steps() -> Iterator[str]:
     """Yield what each of the commands takes of a GPU of 80 GB and of the disk."""
     encoders = _read_published("encoders").values()
-    served = list(_served("gpu-80", MACHINES["gpu-80"]))
+    served = list(_served("paper-80", MACHINES["paper-80"]))
     encoder_disk = sum(encoder.get("disk", encoder["bytes"]) for encoder in encoders) / GB
     served_disk = sum(float(cells[2]) for cells in served)
     needs = [cells[-2] for cells in served]
@@ -326,6 +334,16 @@ def _loaded(encoder: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+def _loaded_today() -> Iterator[str]:
+    """Yield the rows of the models that the profiles of today's models load."""
+    for profile, stages in _read_published("encoders-today")["profiles"].items():
+        for stage, encoders in stages.items():
+            names = ", ".join(encoders["models"])
+            size = f"{sum(encoders['models'].values()) / GB:.1f}"
+            cells = (names, size, "each", size, "not counted", f"{size} and activations", "")
+            yield f"| `{profile}` | {stage} | {' | '.join(cells)} |"
+
+
 def _served(profile: str, gpus: tuple[int, ...]) -> Iterator[tuple[str, ...]]:
     """Yield what vLLM loads, divided as a build divides it."""
     published = _served_models()
@@ -360,8 +378,9 @@ def _served_models() -> dict[str, dict[str, Any]]:
 
 def _cache_bytes(config: dict[str, Any], shards: int, tokens: int) -> int:
     """Return the bytes of the keys and values of a sequence on each GPU, in 16 bits."""
+    config = config.get("text_config", config)
     heads = config["num_attention_heads"]
-    head_width = config["hidden_size"] // heads
+    head_width = config.get("head_dim", config["hidden_size"] // heads)
     key_value_heads = max(1, config.get("num_key_value_heads", heads) // shards)
     return 2 * config["num_hidden_layers"] * key_value_heads * head_width * 2 * tokens
 

@@ -336,6 +336,10 @@ class MiningConfig(Section):
     """Neighbours less similar than this are left out, per embedder."""
     max_similarity: Share = 0.95
     """Neighbours more similar than this are left out, per embedder."""
+    quantile: Annotated[float, UNSET, Field(ge=0, lt=1)] = 0.0
+    """The three bounds by the album itself (ours): the lowest similarity of a pair is this quantile
+    of the similarities of random pairs of its images, per embedder; the other two keep the paper's
+    proportions. 0: the bounds as they are set."""
     min_hash_distance: Annotated[int, Field(ge=0, le=32)] = 0
     """Candidates whose hash differs from the anchor's in fewer of 64 bits are left out first
     (ours); 0: none."""

@@ -124,6 +124,7 @@ REMOVERS = ModelPlace(
     (
         NamedModel("rendered", "the scene rendered again without the element"),
         NamedModel("lama", "LaMa", "big-lama.pt", APACHE),
+        NamedModel("edited", "a server that edits images (`removals.editor`)"),
     ),
 )
 SCORERS = ModelPlace(

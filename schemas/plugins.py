@@ -36,7 +36,6 @@ Group = Literal[
     "removers",
     "scorers",
     "nouns",
-    "objectives",
     "benchmarks",
 ]
 SINGULAR = {"nouns": "finder of nouns"}

@@ -23,10 +23,11 @@ from pairwright.schemas.section import (
     FilledSeed,
     Names,
     Positive,
+    Seconds,
     Section,
     Share,
 )
-from pairwright.schemas.writing import ModelName, ServedSection
+from pairwright.schemas.writing import KeyName, ModelName, ServedSection
 
 SAM_SIZES = ("vit_b", "vit_l", "vit_h")
 Batch = Annotated[int, Field(ge=0, le=4096)]
@@ -174,14 +175,32 @@ class LamaConfig(Section):
     """The hash of the file; empty: what is on this machine."""
 
 
+class EditorConfig(Section):
+    """Server that edits images (`/v1/images/edits`): Qwen-Image-Edit by vLLM-Omni, FLUX Kontext."""
+
+    endpoint: Names = ()
+    """Addresses of the server (`http://127.0.0.1:8091/v1`); several share the load."""
+    model: str = ""
+    """The model's name on the server; empty: the only one that it serves."""
+    key: KeyName = "PAIRWRIGHT_API_KEY"
+    """Environment variable that holds the server's key; never the key itself."""
+    max_concurrency: Annotated[int, Field(ge=1, le=256)] = 4
+    """Maximum concurrent requests of one worker."""
+    timeout_seconds: Seconds = 600.0
+    """Maximum wait for one image."""
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 4
+    """Maximum attempts at an image before its element stays unfinished, for temporary faults."""
+
+
 class RemovalsConfig(ModelSection):
     """Removal of elements from images."""
 
-    uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"lama"}
+    uncounted: ClassVar[frozenset[str]] = ModelSection.uncounted | {"lama", "editor"}
     inpainter: RemoverName = "rendered"
-    """Method that fills the hole: rendering the scene again without the element, LaMa, or a
-    plugin's."""
+    """Method that fills the hole: rendering the scene again without the element, LaMa, a server
+    that edits images, or a plugin's."""
     lama: LamaConfig = LamaConfig()
+    editor: EditorConfig = EditorConfig()
     dilate_pixels: Count = 5
     """Pixels by which a mask grows before the hole is filled."""
     feather_pixels: Count = 3

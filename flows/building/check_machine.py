@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from pairwright.flows.building.find_models import check_served_weights, served_models
+from pairwright.flows.building.find_models import FETCH, check_served_weights, served_models
 from pairwright.flows.pipeline.pipeline import Pipeline
 from pairwright.schemas.config import Profile
 from pairwright.schemas.errors import ModelError, PairwrightError
@@ -41,8 +41,6 @@ MIN_MEMORY_GB = 4.0
 MIN_FREE_GB = 5.0
 SERVER_SECONDS = 3.0
 NOUNS = {find_nouns.STAGE.name, find_mentions.STAGE.name, locate_differences.STAGE.name}
-# text after which the message of a missing model tells how to fetch each of its files
-FETCH = ". Fetch it with: "
 MEND_PREFECT = (
     "prefect server start --host 127.0.0.1, PREFECT_API_AUTH_STRING as it has it, or unset "
     "PREFECT_API_URL"

@@ -6,7 +6,7 @@ taken. Models that vLLM serves are left to vLLM.
 """
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 from pairwright.flows.pipeline.load_profile import load_profile
 from pairwright.flows.pipeline.pipeline import Pipeline, with_source
 from pairwright.schemas.config import Profile, ResolvedProfile, add_findings
-from pairwright.schemas.errors import ConfigError, ServerError
+from pairwright.schemas.errors import ConfigError, ModelError, ServerError
 from pairwright.schemas.rows import make_key
 from pairwright.schemas.section import Section, changed_fields
 from pairwright.schemas.writing import ChatConfig, ServedSection, served_parts
@@ -34,7 +34,10 @@ from pairwright.tasks.serving.probe import probe_model
 from pairwright.tasks.store.executor import count_own_processes
 from pairwright.tasks.store.files import Folder
 from pairwright.tasks.store.ledger import Counts
-from pairwright.tasks.store.stage import Planned
+from pairwright.tasks.store.stage import Planned, Stage
+
+# text after which the message of a missing model tells how to fetch each of its files
+FETCH = ". Fetch it with: "
 
 
 def pin_models(profile: Profile, until: str) -> ResolvedProfile:
@@ -48,6 +51,56 @@ def pin_models(profile: Profile, until: str) -> ResolvedProfile:
             config = stage.configure(profile)
             findings.update(changed_fields(config, stage.pin(config), stage.section_of(config)))
     return add_findings(profile, findings)
+
+
+def pin_all(profile: Profile, until: str) -> ResolvedProfile:
+    """Return the profile with what a build loads and asks, pinned to this machine.
+
+    Where several things are missing, one ``ConfigError`` names them all; a single one keeps its
+    own message.
+    """
+    try:
+        return pin_models(pin_served(profile, until), until)
+    except (ConfigError, ModelError) as error:
+        problems = list(_list_problems(profile, until))
+        if len(problems) < 2:
+            raise
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        raise ConfigError(
+            f"{profile.name}: {len(problems)} things are missing on this machine:\n{lines}\n"
+            f"Fetch weights with: pairwright fetch --profile {profile.name} --served, and the same "
+            f"--set. See all, with how to fix each: pairwright doctor --profile {profile.name}"
+        ) from error
+
+
+def _list_problems(profile: Profile, until: str) -> Iterator[str]:
+    """Yield what the build lacks here, in a line each."""
+    messages: list[str] = []
+    models = served_models(profile, until)
+    for model, chat in models.items():
+        try:
+            probe_model(chat, field=model)
+            check_served_weights(chat, model)
+        except (ConfigError, ServerError) as error:
+            messages.append(str(error))
+    if messages and not count_gpus() and any(chat.launch.enabled for chat in models.values()):
+        messages.append("no GPU: vLLM, which the build starts, needs one")
+    for stage in Pipeline(profile, until).running:
+        if stage.pin:
+            messages.extend(_find_fault(stage, stage.configure(profile)))
+    for message in dict.fromkeys(messages):
+        for end in (". Put ", "\n"):
+            message = message.partition(end)[0]
+        yield message.rstrip(".")
+
+
+def _find_fault(stage: Stage, config: Any) -> Iterator[str]:
+    """Yield why a stage's models cannot be pinned, if so."""
+    assert stage.pin
+    try:
+        stage.pin(config)
+    except (ConfigError, ModelError) as error:
+        yield from str(error).split("\n\n")
 
 
 def pin_served(profile: Profile, until: str) -> ResolvedProfile:

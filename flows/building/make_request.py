@@ -70,8 +70,7 @@ def request_of(pipeline: Pipeline, folder: Folder, *, limit: int | None = None) 
     """Return the request to build a dataset by a pipeline, with its tables and models looked up."""
     until = pipeline.until
     _check_named_tables(pipeline.profile)
-    profile = find_models.pin_served(pin_words(pin_prompts(pipeline.profile)), until)
-    pinned = find_models.pin_models(profile, until)
+    pinned = find_models.pin_all(pin_words(pin_prompts(pipeline.profile)), until)
     version = Version(folder=folder, pipeline=Pipeline(pinned, until), limit=limit)
     return Request(version=version)
 

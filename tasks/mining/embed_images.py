@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairwright.schemas.config import EmbeddingConfig
+from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Dropped, EmbeddingRow, ImageRow, make_key
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.models.devices import count_gpus, count_processes
@@ -85,8 +86,14 @@ def _names(config: EmbeddingConfig) -> tuple[str, ...]:
 
 def pin_models(config: EmbeddingConfig) -> EmbeddingConfig:
     """Return the configuration with the local revisions of the weights in use."""
+    faults: list[str] = []
     for name in config.embedders:
-        config = EMBEDDERS.pin(name, config, download=config.download)
+        try:
+            config = EMBEDDERS.pin(name, config, download=config.download)
+        except ModelError as error:
+            faults.append(str(error))
+    if faults:
+        raise ModelError("\n\n".join(faults))
     return config
 
 

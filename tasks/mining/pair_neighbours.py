@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from pairwright.schemas.config import MiningConfig
 from pairwright.schemas.rows import Dropped, EmbeddingRow, NeighbourRow, PairRow, make_key
+from pairwright.tasks.mining.choose_bounds import choose_bounds
 from pairwright.tasks.mining.cluster import spectral_labels
 from pairwright.tasks.models import perceptual_hash
 from pairwright.tasks.store.stage import Stage, Uses
@@ -29,6 +30,8 @@ from pairwright.tasks.store.vectors import Vectors
 
 UNRELATED = 5
 """Number of neighbours after the group that give the mean distance of unrelated images."""
+Bounds = Mapping[str, MiningConfig]
+"""Settings by space: they differ in the bounds that are chosen by the album."""
 TINY = np.finfo(np.float64).tiny
 
 
@@ -116,7 +119,8 @@ def pair_neighbours(
     vectors: Mapping[str, Vectors],
 ) -> Iterator[PairRow | Dropped]:
     """Yield the pairs of each anchor, or one ``Dropped`` with the reason why there is none."""
-    results = [_filter_neighbours(_without_removed(row, vectors), config, vectors) for row in rows]
+    bounds = {name: choose_bounds(space, config) for name, space in vectors.items()}
+    results = [_filter_neighbours(_without_removed(row, vectors), bounds, vectors) for row in rows]
     sets = [result for result in results if isinstance(result, Candidates)]
     labels = iter(_cluster(sets, config, vectors))
     for result in results:
@@ -140,31 +144,39 @@ def _without_removed(row: NeighbourRow, vectors: Mapping[str, Vectors]) -> Neigh
 
 def _filter_neighbours(
     row: NeighbourRow,
-    config: MiningConfig,
+    bounds: Bounds,
     vectors: Mapping[str, Vectors],
 ) -> Candidates | Dropped:
-    """Apply the filters of steps 3 to 5, in order."""
+    """Apply the filters of steps 3 to 5, in order; ``bounds``: the settings of each space."""
+    config = bounds[row.embedders[0]]
     copies = _find_copies(row, config, vectors)
     spaces = _spaces_without(row, copies)
     if copies and not any(space.cosines for space in spaces):
         count = len(set().union(*row.neighbours))
         bound = f"mining.min_hash_distance={config.min_hash_distance}"
         return _drop(row, f"only near-identical neighbours ({bound})", f"{count} of them")
-    dropped = _apply_rules(SET_RULES, row, spaces, config)
+    dropped = _apply_rules(SET_RULES, row, spaces, bounds)
     if dropped:
         return dropped
-    bands = [_select_band(space, config) for space in spaces]
-    dropped = _apply_rules(BAND_RULES, row, bands, config)
+    bands = [_select_band(space, bounds[space.name]) for space in spaces]
+    dropped = _apply_rules(BAND_RULES, row, bands, bounds)
     if dropped:
         return dropped
     candidates = _intersect(row, bands)
     if not candidates.keys:
-        low = config.min_similarity
-        high = config.max_similarity
-        bounds = f"mining.min_similarity={low:g}, mining.max_similarity={high:g}"
-        detail = "; ".join(_describe_space(space, config) for space in spaces)
-        return _drop(row, f"no neighbour as similar as a pair may be ({bounds})", detail)
+        detail = "; ".join(_describe_space(space, bounds[space.name]) for space in spaces)
+        reason = f"no neighbour as similar as a pair may be ({_describe_band(config)})"
+        return _drop(row, reason, detail)
     return _filter_by_ratio(candidates, spaces, config)
+
+
+def _describe_band(config: MiningConfig) -> str:
+    """Return the settings that say how similar a pair may be."""
+    if config.quantile:
+        return f"mining.quantile={config.quantile:g}"
+    low = config.min_similarity
+    high = config.max_similarity
+    return f"mining.min_similarity={low:g}, mining.max_similarity={high:g}"
 
 
 def _intersect(row: NeighbourRow, bands: Sequence[Space]) -> Candidates:
@@ -200,10 +212,11 @@ def _apply_rules(
     rules: Sequence[Rule],
     row: NeighbourRow,
     spaces: Sequence[Space],
-    config: MiningConfig,
+    bounds: Bounds,
 ) -> Dropped | None:
     """Return the anchor as dropped by the first rule that applies, space by space."""
     for space in spaces:
+        config = bounds[space.name]
         for rule in rules:
             if rule.applies(space, config):
                 reason = rule.reason.format(space=space, config=config)

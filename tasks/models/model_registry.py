@@ -24,6 +24,8 @@ class OwnModel(Generic[C, M]):
     """Return the model of a section; loads nothing."""
     pin: Callable[[C], C] | None = None
     """Return the section with the revision of this machine's weights; ``None``: it has none."""
+    on_device: bool = True
+    """Whether its weights are on this machine, so that it gets a process per GPU."""
 
 
 class ModelRegistry(Generic[C, M]):
@@ -49,7 +51,8 @@ class ModelRegistry(Generic[C, M]):
     def has_weights(self, name: str) -> bool:
         """Return whether a model loads weights, so that it gets a process per GPU."""
         if name in self.models:
-            return self.models[name].pin is not None
+            entry = self.models[name]
+            return entry.pin is not None and entry.on_device
         plugin: Any = self.plugins[name]
         return bool(getattr(plugin, "has_weights", False))
 

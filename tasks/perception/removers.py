@@ -1,4 +1,4 @@
-"""Removers by name: LaMa, plugins'. They fill the hole that a removed element leaves.
+"""Removers by name: LaMa, a server that edits, plugins'. They fill the hole of a removed element.
 
 Rendered scenes are rendered again without the element (``rendered``), by a function of their own.
 """
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from pairwright.schemas.config import RemovalsConfig
 from pairwright.tasks.models.lama import LamaInpainter, pin_lama
 from pairwright.tasks.models.model_registry import ModelRegistry, OwnModel
+from pairwright.tasks.perception.edited_removals import EditingRemover
 from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.serving.edit_images import find_editor
 
 RENDERED = "rendered"
 Filling = NDArray[np.uint8] | ImageFault
@@ -59,10 +61,21 @@ def _pin_lama(config: RemovalsConfig) -> RemovalsConfig:
     return config.model_copy(update={"lama": lama})
 
 
+def _make_editor(config: RemovalsConfig) -> Remover:
+    return EditingRemover(config=config)
+
+
+def _pin_editor(config: RemovalsConfig) -> RemovalsConfig:
+    return config.model_copy(update={"editor": find_editor(config.editor)})
+
+
 REMOVERS: ModelRegistry[RemovalsConfig, Remover] = ModelRegistry(
     "removers",
     Remover,
-    {"lama": OwnModel(_make_lama, _pin_lama)},
+    {
+        "lama": OwnModel(_make_lama, _pin_lama),
+        "edited": OwnModel(_make_editor, _pin_editor, on_device=False),
+    },
     reserved=(RENDERED,),
 )
 """All removers that fill holes, by name."""

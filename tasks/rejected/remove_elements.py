@@ -40,6 +40,7 @@ from pairwright.tasks.models.prepare_ahead import (
     prepare_ahead,
     run_ahead,
 )
+from pairwright.tasks.perception.edited_removals import REMOVE
 from pairwright.tasks.perception.faults import ImageFault
 from pairwright.tasks.perception.removers import REMOVERS, Filling, Remover
 from pairwright.tasks.rejected.measure_removals import measure_distance
@@ -298,6 +299,10 @@ def _pin_models(config: RemovalsConfig) -> RemovalsConfig:
     return REMOVERS.pin(config.inpainter, config, download=config.download)
 
 
+def _name_prompts(config: RemovalsConfig) -> tuple[str, ...]:
+    return (REMOVE,) if config.inpainter == "edited" else ()
+
+
 def _has_weights(config: RemovalsConfig) -> bool:
     return not config.rendered and REMOVERS.has_weights(config.inpainter)
 
@@ -310,6 +315,7 @@ STAGE = Stage(
     writes=RemovalRow,
     function=remove_elements,
     config=lambda profile: profile.removals,
+    prompts=_name_prompts,
     uses=(Uses(table="images", row=ImageRow),),
     models=_name_models,
     pin=_pin_models,

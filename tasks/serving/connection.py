@@ -154,6 +154,10 @@ class Connection:
                 raise self._explain(code, content, {}) from None
             raise
 
+    async def post_form(self, path: str, form: dict[str, Any]) -> bytes:
+        """Return the server's answer to a form with files; raises as ``post``."""
+        return await self._send("POST", path, form=form)
+
     async def models(self) -> tuple[str, ...]:
         """Return the names of the server's models; raises as ``post``."""
         content = await self._send("GET", "models")
@@ -170,13 +174,15 @@ class Connection:
         method: str,
         path: str,
         body: dict[str, Any] | None = None,
+        *,
+        form: dict[str, Any] | None = None,
     ) -> bytes:
         import httpx2
 
         unreachable = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)
         try:
             async with asyncio.timeout(self._timeout_s):
-                response = await self.http.request(method, path, json=body)
+                response = await self.http.request(method, path, json=body, **(form or {}))
         except TimeoutError:
             limit = f"{self._timeout_s:g} s of models.*.timeout_seconds"
             raise FaultError("no answer in time", limit) from None

@@ -137,7 +137,7 @@ def test_vllm_serves_the_models_of_the_profile_as_a_build_would(name: str) -> No
     (endpoint,) = chat.endpoint
     model, *words = SERVICES[urlsplit(endpoint).hostname or ""]["command"]
     assert (model, chat.launch.enabled) == (chat.model, False)
-    launched = load_profile("gpu-80").models[name].model_copy(update={"model": chat.model})
+    launched = load_profile("paper-80").models[name].model_copy(update={"model": chat.model})
     assert flags_of(vllm_command(launched, 8000)) == flags_of(words)
 
 

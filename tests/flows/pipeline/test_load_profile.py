@@ -66,10 +66,11 @@ def test_a_wrong_profile_names_file_and_field(write, text, words) -> None:
 
 def test_a_profile_extends_another_field_by_field(write) -> None:
     middle = write(
-        "{extends: gpu-80, mining: {max_similarity: 0.9}, models: {language: null}}", "middle.yaml"
+        "{extends: paper-80, mining: {max_similarity: 0.9}, models: {language: null}}",
+        "middle.yaml",
     )
     profile = load_profile(write(f"{{extends: {middle}, mining: {{min_similarity: 0.5}}}}"))
-    base = load_profile("gpu-80")
+    base = load_profile("paper-80")
     own = {"max_similarity": 0.9, "min_similarity": 0.5}
     assert profile.name == "mine"
     assert profile.mining == base.mining.model_copy(update=own)
@@ -86,7 +87,7 @@ def test_a_circle_of_profiles_is_refused(write) -> None:
 
 
 def test_the_first_name_of_a_profile_stays() -> None:
-    profiles = [load_profile(name) for name in ("gpu-80", "gpu")]
+    profiles = [load_profile(name) for name in ("paper-80", "gpu")]
     named, first = (profile.model_dump(exclude={"name", "about"}) for profile in profiles)
     assert named == first
 

@@ -195,7 +195,13 @@ def test_models_are_pinned_under_their_own_sections(tmp_path) -> None:
 
 @pytest.mark.parametrize(
     ("profile", "enabled"),
-    [("laptop", True), ("gpu-80", True), ("gpu-24", True), ("containers", True), ("scenes", False)],
+    [
+        ("laptop", True),
+        ("gpu-80", True),
+        ("paper-24", True),
+        ("containers", True),
+        ("scenes", False),
+    ],
 )
 def test_profiles_with_a_detector_check_regions(profile, enabled) -> None:
     assert load_profile(profile).regions.enabled is enabled

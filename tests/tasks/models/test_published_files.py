@@ -10,6 +10,7 @@ import torch
 from pairwright.schemas.errors import ModelError
 from pairwright.tasks.models import grounding_dino, image_encoder, open_clip_embedder, ram, sam
 from pairwright.tasks.serving.gpu_memory import read_model
+from tests.fixtures import newer_sizes
 from tests.fixtures.big_lama import BigLama
 from tests.fixtures.published_files import (
     TAGS,
@@ -93,6 +94,30 @@ def test_the_tagger_takes_what_names_tags_and_leaves_what_writes(tmp_path, caplo
     size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     assert size == describe("encoders")["tags"]["bytes"]
     assert sum(name.startswith(ram.LAYER) for name in weights.decoder) == 2 * (8 + 2 + 2 + 2 + 2)
+
+
+TODAY = {
+    "embeddings": ((newer_sizes.make_siglip2, "ViT"), (newer_sizes.make_dinov3, "DINOv3 ")),
+    "boxes": ((newer_sizes.make_mm_grounding_dino, "MM Grounding DINO "),),
+    "masks": ((newer_sizes.make_sam2, "SAM 2.1 "),),
+}
+"""Makers of the models of a stage, with the beginnings of their names in the description."""
+
+
+@pytest.mark.parametrize("profile", ["gpu-24", "gpu-80"])
+@pytest.mark.parametrize("stage", TODAY)
+def test_models_of_today_have_the_described_sizes(profile, stage):
+    described = describe("encoders-today")["profiles"][profile][stage]["models"]
+    for (make, start), (name, size) in zip(TODAY[stage], described.items(), strict=True):
+        argument = name if start == "ViT" else name.removeprefix(start)
+        assert newer_sizes.count_bytes(make, argument) == size
+
+
+@pytest.mark.parametrize("name", ["qwen3-vl-4b", "qwen3-vl-8b"])
+def test_qwen3_vl_has_the_described_size(name):
+    described = describe(name)
+    size = newer_sizes.count_bytes(newer_sizes.make_qwen3_vl, described["config"], width=2)
+    assert size == described["total_size"]
 
 
 @pytest.mark.parametrize("name", ["qwen2-vl-7b", "mixtral-8x7b"])

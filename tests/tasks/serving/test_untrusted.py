@@ -40,6 +40,7 @@ DATA = {
     "judge_pair_statement": {"statement"},
     "judge_statement": {"statement"},
     "refine_differences": {"differences"},
+    "remove_element": {"tag"},
     "retrieve_image": {"caption"},
     "split_sentences": {"description"},
 }
