@@ -91,13 +91,14 @@ def _find_rewards(metrics: Metrics) -> Iterator[Alarm]:
             "them. Start from a model that answers at all (--from a run of sft), or raise "
             "grpo.num_generations or grpo.temperature.",
         )
-    first = rewards[0, 1]
-    last = smooth(rewards)[-1, 1]
+    third = len(rewards) // 3
+    first = rewards[:third, 1].mean()
+    last = rewards[-third:, 1].mean()
     if last < first:
         yield (
             "The reward falls",
-            f"It was {first:.3g} at the first step and is {last:.3g} at the end, smoothed. Lower "
-            "optimiser.learning_rate, or raise grpo.beta.",
+            f"It was {first:.3g} in the first third of the steps and is {last:.3g} in the last. "
+            "Lower optimiser.learning_rate, or raise grpo.beta.",
         )
 
 
