@@ -584,8 +584,8 @@ class RunConfig(Section):
     """Input rows of a shard, except for stages with a size of their own: images and given_* (by the
     source's kind), admitted (3000), neighbours (2000), similar_pairs (1000), matched_pairs (100),
     nouns (2000), noun_pairs (50000), alignments (100), aligned_images (100), pairs (20000),
-    retrieved (5000), sampled (100), mentions (2000), fitted (400), splits (100000) and preferences
-    (25)."""
+    retrieved and random (5000), sampled, blind and hardness (100), mentions (2000), fitted (400),
+    expected (8), splits (100000) and preferences (25)."""
     rows_per_shard_of: dict[str, Positive] = Field(default_factory=dict[str, int])
     """Input rows of a shard by stage ("images: 6"); overrides all other sizes."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0

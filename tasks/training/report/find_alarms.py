@@ -19,6 +19,7 @@ COLLAPSE_NATS = 0.2
 # Collapse: this share of answers is unreadable, and so much more than at the start.
 UNREADABLE_SHARE = 0.5
 UNREADABLE_RISE = 0.25
+EQUAL_SHARE = 0.8  # share of groups with equal rewards from which little is learnt
 Alarm = tuple[str, str]  # name and advice
 
 
@@ -41,6 +42,9 @@ def find_alarms(metrics: Metrics, config: TrainConfig) -> Iterator[Alarm]:
     """Yield problems, the most serious first."""
     yield from _find_infinite(metrics)
     yield from find_collapse(metrics, config)
+    if config.objective == "grpo":  # whose loss says nothing of how good the answers are
+        yield from _find_rewards(metrics)
+        return
     yield from _find_losses(metrics)
     ranked = held_out_accuracy(metrics)
     if ranked and metrics.last and ranked.interval()[0] <= 0.5:
@@ -70,6 +74,31 @@ def _find_infinite(metrics: Metrics) -> Iterator[Alarm]:
         yield (
             "Not a number",
             f"{', '.join(sorted(names))} had NaN or infinite values; charts leave them out.",
+        )
+
+
+def _find_rewards(metrics: Metrics) -> Iterator[Alarm]:
+    """Yield an alarm for groups whose answers all have the same reward, and one for its fall."""
+    equal = metrics.curve("reward/equal groups")
+    rewards = metrics.curve("reward")
+    if len(equal) < LEAST or len(rewards) < LEAST:
+        return
+    share = smooth(equal)[-1, 1]
+    if share > EQUAL_SHARE:
+        yield (
+            "Answers do not differ in reward",
+            f"In {share:.0%} of groups all answers have the same reward: nothing is learnt from "
+            "them. Start from a model that answers at all (--from a run of sft), or raise "
+            "grpo.num_generations or grpo.temperature.",
+        )
+    third = len(rewards) // 3
+    first = rewards[:third, 1].mean()
+    last = rewards[-third:, 1].mean()
+    if last < first:
+        yield (
+            "The reward falls",
+            f"It was {first:.3g} in the first third of the steps and is {last:.3g} in the last. "
+            "Lower optimiser.learning_rate, or raise grpo.beta.",
         )
 
 

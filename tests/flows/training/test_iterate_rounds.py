@@ -182,7 +182,7 @@ def test_photographs_are_judged_by_the_loss_of_held_out_texts(writes, words, ite
     ("words", "message"),
     [
         (["--rounds", 0], "--rounds"),
-        (["--writes", "captions"], "must be one of sampled_texts, comparisons, differences"),
+        (["--writes", "captions"], "must be one of sampled_texts, blind, comparisons, differences"),
         (["--set", f"{LAUNCH}=/nowhere/no-vllm"], LAUNCH),
         (["--set", "sampled_texts.sample=2"], "sampled_texts.sample: no such field"),
         (["--train-set", "optimiser.rate=2"], "optimiser.rate"),

@@ -88,3 +88,19 @@ def test_an_accuracy_stands_with_its_rows_and_wilsons_interval():
     # Of 8 of 8, Wilson's interval begins at 8 / (8 + 1.96^2) = 68 %.
     ranked = held_out_accuracy(metrics(held_accuracy=(0.5, 1.0), **{RANKED: (8, 8)}))
     assert say_proportion(ranked) == "100% of 8 (68% to 100%)"
+
+
+RISING = [number / 30 for number in range(30)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        ({"reward": RISING, "reward__equal groups": FALLING[::-1]}, ["Answers do not differ"]),
+        ({"reward": FALLING, "reward__equal groups": [0.5] * 30}, ["The reward falls"]),
+        ({"reward": RISING, "reward__equal groups": [0.5] * 30, "loss": RISING}, []),
+    ],
+)
+def test_rewards_are_judged_and_not_the_loss_with_grpo(lines, names):
+    alarms = [name for name, _ in find_alarms(metrics(**lines), TrainConfig(objective="grpo"))]
+    assert [name[: len(start)] for name, start in zip(alarms, names, strict=True)] == names
