@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         ValidationError,
     )
     from pairwright.schemas.plugins import load_plugin
-    from pairwright.tasks.scenes.score_answers import reward
+    from pairwright.tasks.scenes.reward_answers import reward
 
     build = Dataset.build
     open = Dataset.open  # noqa: A001  (pw.open, as in zipfile.open and gzip.open)
@@ -59,7 +59,7 @@ _PLACES = {
     "Pipeline": "pairwright.flows.pipeline.pipeline",
     "Table": "pairwright.flows.versions.table",
     "load_plugin": "pairwright.schemas.plugins",
-    "reward": "pairwright.tasks.scenes.score_answers",
+    "reward": "pairwright.tasks.scenes.reward_answers",
     **{name: "pairwright.schemas.errors" for name in __all__ if name.endswith("Error")},
 }
 

@@ -52,14 +52,7 @@ def plan_lines(reproducer: Reproducer) -> Iterator[tuple[object, ...]]:
 
 def _plan_training(reproducer: Reproducer, step: Step) -> tuple[tuple[object, ...], float, float]:
     """Return the cells of a training, and the GB of its finished model and of its checkpoints."""
-    arm = reproducer.paper.arms[step.arm]
-    options = reproducer.train_options(step.arm, step.training_set)
-    settings = options.pop("settings")
-    options.pop("name")
-    config = make_config(arm.objective, settings, **options)
-    recipe = RecipeConfig()
-    if options["recipe"]:
-        recipe, _ = load_recipe(options["recipe"])
+    config, recipe = _make_config(reproducer, step)
     optimiser = config.optimiser
     rows_per_step = optimiser.per_device_train_batch_size * optimiser.gradient_accumulation_steps
     rows_per_step *= recipe.gpus
@@ -67,11 +60,23 @@ def _plan_training(reproducer: Reproducer, step: Step) -> tuple[tuple[object, ..
     if not recipe.sizes:
         return (steps, rows_per_step, "", "", ""), 0.0, 0.0
     sizes = Sizes(**recipe.sizes)
-    demand = demand_of(sizes, config, gpus=recipe.gpus)
+    memory_gb = demand_of(sizes, config, gpus=recipe.gpus).total / GB
     finished_gb, checkpoints_gb = _count_disk(sizes, config)
-    disk_gb = finished_gb + checkpoints_gb
-    cells = (steps, rows_per_step, recipe.gpus, f"{demand.total / GB:.1f}", f"{disk_gb:.1f}")
+    disk = f"{finished_gb + checkpoints_gb:.1f}"
+    cells = (steps, rows_per_step, recipe.gpus, f"{memory_gb:.1f}", disk)
     return cells, finished_gb, checkpoints_gb
+
+
+def _make_config(reproducer: Reproducer, step: Step) -> tuple[TrainConfig, RecipeConfig]:
+    """Return the settings of a training, and its recipe; at small scale it has none."""
+    options = reproducer.train_options(step.arm, step.training_set)
+    settings = options.pop("settings")
+    options.pop("name")
+    config = make_config(reproducer.paper.arms[step.arm].objective, settings, **options)
+    if not options["recipe"]:
+        return config, RecipeConfig()
+    recipe, _ = load_recipe(options["recipe"])
+    return config, recipe
 
 
 def _count_steps(

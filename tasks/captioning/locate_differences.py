@@ -45,7 +45,7 @@ from pairwright.tasks.perception.detectors import (
     name_prompts,
     pin_detector,
 )
-from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.perception.image_faults import ImageFault
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage
 from pairwright.tasks.texts.things import WordList, identify_words, names_thing, read_words

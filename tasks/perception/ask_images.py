@@ -6,7 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 from pairwright.schemas.writing import ChatConfig
-from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.perception.image_faults import ImageFault
 from pairwright.tasks.serving.chat import Chat, RefusedQuestionError, UnansweredError
 from pairwright.tasks.serving.client import client_of
 from pairwright.tasks.serving.loop import run_coroutine

@@ -15,7 +15,7 @@ from pairwright.tasks.models.model_registry import ModelRegistry, OwnModel
 from pairwright.tasks.models.owlv2 import Owlv2, pin_owlv2
 from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.models.scene_models import SceneDetector
-from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.perception.image_faults import ImageFault
 from pairwright.tasks.perception.served_models import FIND_BOXES, ServedDetector
 from pairwright.tasks.store.answers import Answers
 

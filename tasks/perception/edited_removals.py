@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pairwright.prompts import load_prompt
 from pairwright.schemas.config import RemovalsConfig
 from pairwright.tasks.images.decode import RefusedImageError, decode_rgb, encode_png
-from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.perception.image_faults import ImageFault
 from pairwright.tasks.serving.chat import RefusedQuestionError, RowError
 from pairwright.tasks.serving.edit_images import ImageEdit, edit_images
 from pairwright.tasks.serving.untrusted import as_data

@@ -13,7 +13,7 @@ from pairwright.schemas.config import RemovalsConfig
 from pairwright.tasks.models.lama import LamaInpainter, pin_lama
 from pairwright.tasks.models.model_registry import ModelRegistry, OwnModel
 from pairwright.tasks.perception.edited_removals import EditingRemover
-from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.perception.image_faults import ImageFault
 from pairwright.tasks.serving.edit_images import find_editor
 
 RENDERED = "rendered"

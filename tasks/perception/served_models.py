@@ -15,7 +15,7 @@ from pairwright.schemas.rows import Box, Tag, make_key
 from pairwright.tasks.images.decode import encode_png
 from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.perception.ask_images import ask_images
-from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.perception.image_faults import ImageFault
 from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_until, seed_of
 from pairwright.tasks.serving.read_things import NamedBox, read_boxes, read_names
 from pairwright.tasks.serving.untrusted import as_data

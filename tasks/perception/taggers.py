@@ -12,7 +12,7 @@ from pairwright.tasks.models.model_registry import ModelRegistry, OwnModel
 from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.models.ram import RamTagger, pin_ram
 from pairwright.tasks.models.scene_models import SceneTagger
-from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.perception.image_faults import ImageFault
 from pairwright.tasks.perception.served_models import ServedTagger
 
 NOUNS = "nouns"

@@ -26,7 +26,7 @@ from pairwright.tasks.perception.detectors import (
     name_prompts,
     pin_detector,
 )
-from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.perception.image_faults import ImageFault
 from pairwright.tasks.store.answers import Answers
 from pairwright.tasks.store.stage import Stage, Uses
 

@@ -47,7 +47,7 @@ from pairwright.tasks.perception.detectors import (
     make_detector,
     name_prompts,
 )
-from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.perception.image_faults import ImageFault
 from pairwright.tasks.rejected.measure_fills import UNMEASURED, FillMeasures, measure_fill
 from pairwright.tasks.rejected.measure_removals import RemovalCrop, cut_removal, measure_rim
 from pairwright.tasks.rejected.render_removals import choose_shard_size, measure_difference

@@ -41,7 +41,7 @@ from pairwright.tasks.models.prepare_ahead import (
     run_ahead,
 )
 from pairwright.tasks.perception.edited_removals import REMOVE
-from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.perception.image_faults import ImageFault
 from pairwright.tasks.perception.removers import REMOVERS, Filling, Remover
 from pairwright.tasks.rejected.measure_removals import measure_distance
 from pairwright.tasks.rejected.render_removals import (

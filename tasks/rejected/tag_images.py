@@ -27,7 +27,7 @@ from pairwright.schemas.rows import (
 )
 from pairwright.tasks.models.devices import count_gpus, count_processes
 from pairwright.tasks.models.prepare_ahead import DecodedImage, Ready, by_image, in_groups
-from pairwright.tasks.perception.faults import ImageFault
+from pairwright.tasks.perception.image_faults import ImageFault
 from pairwright.tasks.perception.served_models import NAME_THINGS, ServedTagger
 from pairwright.tasks.perception.taggers import NOUNS, TAGGERS, Tagger
 from pairwright.tasks.store.answers import Answers

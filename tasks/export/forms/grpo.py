@@ -25,7 +25,7 @@ from pairwright.tasks.export.form import (
     wrap_row_errors,
 )
 from pairwright.tasks.export.paired_row import PairedRow
-from pairwright.tasks.scenes.score_answers import dump_truth, find_changes, read_truth
+from pairwright.tasks.scenes.reward_answers import dump_truth, find_changes, read_truth
 
 REWARD = "reward.py"
 SOURCE = "pairwright"
@@ -52,7 +52,7 @@ ms-swift: --external_plugins reward.py --reward_funcs pairwright
 verl:     custom_reward_function.path=reward.py custom_reward_function.name=compute_score
 """
 
-from pairwright.tasks.scenes.score_answers import compute_score, reward, reward_completions
+from pairwright.tasks.scenes.reward_answers import compute_score, reward, reward_completions
 
 __all__ = ["compute_score", "reward", "reward_completions"]
 

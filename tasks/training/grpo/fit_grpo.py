@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from pairwright.schemas.errors import PairwrightError, StoreError
 from pairwright.schemas.training import TrainConfig
-from pairwright.tasks.scenes.score_answers import reward, reward_completions
+from pairwright.tasks.scenes.reward_answers import reward, reward_completions
 from pairwright.tasks.training import load_model, runs
 from pairwright.tasks.training.answer_questions import answer_held_out
 from pairwright.tasks.training.chat_format import make_messages

@@ -15,7 +15,7 @@ from pairwright.schemas.errors import StoreError
 from pairwright.schemas.rows import ImageRow
 from pairwright.schemas.scene import SceneGraph
 from pairwright.tasks.images.regions import same_world
-from pairwright.tasks.scenes.score_answers import dump_truth, find_changes
+from pairwright.tasks.scenes.reward_answers import dump_truth, find_changes
 from pairwright.tasks.training.objective import DatasetTables
 from pairwright.tasks.training.runs import TRUTHS
 

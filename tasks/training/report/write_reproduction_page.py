@@ -5,6 +5,7 @@ Like a run's page it opens from disk; each training has a page of its own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pairwright.tasks.training.report.draw_run import Points, arrange
 from pairwright.tasks.training.runs import HELD_OUT, MetricsFile, Run
 
 HERE = Path(__file__).parent
-TONES = ("plain", "chosen", "rejected", "third")
+TONES = ("plain", "rejected", "third")
 LOSS = "nll"
 
 
@@ -83,34 +84,41 @@ def write_reproduction_page(
     return folder / "index.html"
 
 
-def _draw_losses(runs: Mapping[str, Run]) -> Chart | None:
-    """Draw the held-out loss of each training; ``None`` where none was measured."""
+def _read_losses(runs: Mapping[str, Run]) -> dict[str, Points]:
+    """Return the held-out losses by step of the trainings that measured any."""
     curves = dict[str, Points]()
     for name, run in runs.items():
         points = arrange(MetricsFile(run.metrics).read_until().entries).curve(LOSS, HELD_OUT)
         if len(points):
             curves[name] = points
+    return curves
+
+
+def _draw_losses(runs: Mapping[str, Run]) -> Chart | None:
+    """Draw the held-out loss of each training; ``None`` where none was measured."""
+    curves = _read_losses(runs)
     if not curves:
         return None
     values = np.concatenate([points[:, 1] for points in curves.values()])
-    last = max(points[-1, 0] for points in curves.values())
-    lines = list[Line]()
-    legend = list[tuple[str, str, str]]()
-    rows = list[tuple[str, str, str]]()
-    for number, (name, points) in enumerate(curves.items()):
-        tone = TONES[number % len(TONES)]
-        dots = [f"{name}, step {step:.0f}: {value:.3f}" for step, value in points]
-        lines.append(Line(name=name, x=points[:, 0], y=points[:, 1], tone=tone, dots=dots))
-        legend.append((tone, name, ""))
-        rows.append((name, f"{points[0, 1]:.3f}", f"{points[-1, 1]:.3f}"))
+    last = max(float(points[-1, 0]) for points in curves.values())
+    tones = dict(zip(curves, cycle(TONES), strict=False))
+    rows = [
+        (name, f"{points[0, 1]:.3f}", f"{points[-1, 1]:.3f}") for name, points in curves.items()
+    ]
     return draw_lines(
-        lines,
+        [_draw_loss(name, points, tones[name]) for name, points in curves.items()],
         title="Held-out loss",
         unit="negative log-likelihood per token of the chosen text, by step",
-        ends=(0.0, max(float(last), 1.0)),
+        ends=(0.0, max(last, 1.0)),
         reach=(float(values.min()), float(values.max())),
-        legend=legend,
+        legend=[(tone, name, "") for name, tone in tones.items()],
         heads=("training", "first", "last"),
         rows=rows,
         summary="; ".join(f"{name}: {first} to {end}" for name, first, end in rows),
     )
+
+
+def _draw_loss(name: str, points: Points, tone: str) -> Line:
+    """Return a training's line, with a dot per measurement."""
+    dots = [f"{name}, step {step:.0f}: {value:.3f}" for step, value in points]
+    return Line(name=name, x=points[:, 0], y=points[:, 1], tone=tone, dots=dots)

@@ -4,7 +4,7 @@ import pytest
 
 from pairwright.schemas.errors import StoreError
 from pairwright.schemas.scene import SceneChange
-from pairwright.tasks.scenes.score_answers import reward
+from pairwright.tasks.scenes.reward_answers import reward
 from pairwright.tasks.training.grpo.freeze_truths import find_truth, open_truths, write_truths
 from tests.fixtures.graphs import graph, thing
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import pairwright as pw
 from pairwright.schemas.scene import SceneChange
 from pairwright.tasks.captioning.describe_differences import compose_difference
-from pairwright.tasks.scenes.score_answers import AnswerScore, dump_truth, read_truth, score_answer
+from pairwright.tasks.scenes.reward_answers import AnswerScore, dump_truth, read_truth, score_answer
 from pairwright.tasks.texts.say_claims import KINDS, say_claims
 from tests.fixtures.graphs import PROPERTY, graph, pairs, thing
 
