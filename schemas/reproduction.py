@@ -93,6 +93,10 @@ class Reproduction(Section):
     training_sets: dict[str, TrainingSet]
     arms: dict[str, Arm]
     tables: Annotated[tuple[PaperTable, ...], Field(min_length=1)]
+    rates: dict[str, float] = Field(default_factory=dict[str, float])
+    """Rows per second of trainings in the paper, by arm."""
+    rates_table: str = ""
+    """The paper's table of the rates."""
     differences: tuple[str, ...]
     """What is not as in the paper, or not published."""
     settings: tuple[str, ...] = ()

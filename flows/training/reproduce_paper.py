@@ -32,6 +32,7 @@ from pairwright.tasks.store.manifest import replace_file
 from pairwright.tasks.training.report.write_reproduction_page import (
     ArmScores,
     TableScores,
+    Training,
     write_reproduction_page,
 )
 from pairwright.tasks.training.runs import RUNS, Run
@@ -406,10 +407,13 @@ class Reproducer:
 
     def write_page(self) -> Path:
         """Rewrite the page with what there is so far, and return its path."""
-        runs = dict[str, Run]()
+        trainings = list[Training]()
         for step in self.steps():
             if step.kind == "train":
-                runs[step.title.removeprefix("train ")] = self.run_of(step.arm, step.training_set)
+                name = step.title.removeprefix("train ")
+                run = self.run_of(step.arm, step.training_set)
+                rate = self.paper.rates.get(step.arm)
+                trainings.append(Training(name=name, run=run, paper_rate=rate))
         return write_reproduction_page(
             self.config.to,
             title=self.paper.title,
@@ -417,7 +421,8 @@ class Reproducer:
             outcomes=[self.read_table(table) for table in self.tables],
             left_out=self.left_out,
             differences=self.paper.differences,
-            runs=runs,
+            trainings=trainings,
+            rates_table=self.paper.rates_table,
         )
 
 

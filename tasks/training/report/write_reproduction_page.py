@@ -13,12 +13,13 @@ import numpy as np
 
 from pairwright.tasks.pages.charts import Chart, Line, draw_lines
 from pairwright.tasks.pages.environment import copy_looks, make_environment, write_page
-from pairwright.tasks.training.report.draw_run import Points, arrange
+from pairwright.tasks.training.report.draw_run import Metrics, Points, arrange
 from pairwright.tasks.training.runs import HELD_OUT, MetricsFile, Run
 
 HERE = Path(__file__).parent
 TONES = ("plain", "rejected", "third")
 LOSS = "nll"
+RATE = "rows per second"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,33 @@ class TableScores:
         return ["arm", *self.columns, *paper]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Training of an arm on a dataset."""
+
+    name: str
+    run: Run
+    paper_rate: float | None = None  # rows per second in the paper; ``None``: not printed
+
+    @property
+    def metrics(self) -> Metrics:
+        """Return what it has logged so far."""
+        return arrange(MetricsFile(self.run.metrics).read_until().entries)
+
+    def cells(self) -> list[str]:
+        """Return its steps, its rows per second (the median) and the paper's, as text."""
+        metrics = self.metrics
+        points = metrics.curve(RATE)
+        rate = f"{np.median(points[:, 1]):.3g}" if len(points) else "-"
+        paper_rate = "-" if self.paper_rate is None else f"{self.paper_rate:.3g}"
+        return [f"{metrics.last:,}", rate, paper_rate]
+
+    def link(self, folder: Path) -> str:
+        """Return the address of its page from a folder's; empty: there is none yet."""
+        report = self.run.folder / "report" / "index.html"
+        return report.relative_to(folder).as_posix() if report.exists() else ""
+
+
 def write_reproduction_page(
     folder: Path,
     *,
@@ -61,15 +89,13 @@ def write_reproduction_page(
     outcomes: Sequence[TableScores],
     left_out: Mapping[str, str],
     differences: Sequence[str],
-    runs: Mapping[str, Run],
+    trainings: Sequence[Training],
+    rates_table: str,
 ) -> Path:
-    """Rewrite the page, and return its path; ``runs``: trainings by title."""
+    """Rewrite the page, and return its path; ``rates_table``: the paper's table of rates."""
     copy_looks(folder, [HERE / "run.css"])
     template = make_environment(HERE).get_template("reproduction.html.j2")
-    links = dict[str, str]()
-    for name, run in runs.items():
-        report = run.folder / "report" / "index.html"
-        links[name] = report.relative_to(folder).as_posix() if report.exists() else ""
+    rows = [(training.name, training.link(folder), training.cells()) for training in trainings]
     page = template.render(
         title=title,
         subject={"name": title},
@@ -77,26 +103,23 @@ def write_reproduction_page(
         outcomes=outcomes,
         left_out=left_out,
         differences=differences,
-        links=links,
-        chart=_draw_losses(runs),
+        trainings=rows,
+        rates_table=rates_table,
+        chart=_draw_losses(trainings),
     )
     write_page(folder / "index.html", page)
     return folder / "index.html"
 
 
-def _read_losses(runs: Mapping[str, Run]) -> dict[str, Points]:
+def _read_losses(trainings: Sequence[Training]) -> dict[str, Points]:
     """Return the held-out losses by step of the trainings that measured any."""
-    curves = dict[str, Points]()
-    for name, run in runs.items():
-        points = arrange(MetricsFile(run.metrics).read_until().entries).curve(LOSS, HELD_OUT)
-        if len(points):
-            curves[name] = points
-    return curves
+    curves = {training.name: training.metrics.curve(LOSS, HELD_OUT) for training in trainings}
+    return {name: points for name, points in curves.items() if len(points)}
 
 
-def _draw_losses(runs: Mapping[str, Run]) -> Chart | None:
+def _draw_losses(trainings: Sequence[Training]) -> Chart | None:
     """Draw the held-out loss of each training; ``None`` where none was measured."""
-    curves = _read_losses(runs)
+    curves = _read_losses(trainings)
     if not curves:
         return None
     values = np.concatenate([points[:, 1] for points in curves.values()])
