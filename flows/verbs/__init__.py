@@ -81,7 +81,12 @@ VERBS = (
     Verb(
         "evaluate", "evaluate", "Score texts against references, and models on benchmarks.", EXPORT
     ),
-    Verb("reproduce", "reproduce", "Make a paper's tables: builds, trainings, scores.", EXPORT),
+    Verb(
+        "reproduce",
+        "reproduce",
+        "Make a paper's tables: build its datasets, train its arms, ask its benchmarks.",
+        EXPORT,
+    ),
     Verb("doctor", "versions", "Check versions, devices, disk, weights and servers.", OPERATE),
     Verb("schedule", "versions", "Update a dataset on a schedule.", OPERATE),
     Verb("publish", "versions", "Publish the state of a dataset as its newest version.", OPERATE),

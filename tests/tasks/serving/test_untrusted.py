@@ -22,6 +22,7 @@ DATA = {
     "ask_contradiction": {"first", "second"},
     "ask_questions": CAPTIONS | {"summary"},
     "choose_image": {"caption"},
+    "choose_text": {"question", "first_answer", "second_answer"},
     "compare_captions": CAPTIONS,
     "compare_images_captions": CAPTIONS,
     "confirm_statement": {"statement"},
