@@ -50,7 +50,7 @@ def imported(folder: str) -> dict[str, str]:
             elif node.module and not node.level:
                 names = [node.module]
             found |= {name.split(".")[0]: str(path.relative_to(ROOT)) for name in names}
-    own = {"pairwright", "tests", "__future__"}
+    own = {"pairwright", "tests", "__future__", "pairwright_example"}  # tests/example_plugin
     return {name: path for name, path in found.items() if name not in sys.stdlib_module_names | own}
 
 
