@@ -10,6 +10,7 @@ from tests.fixtures.benchmarks import write_folder
 from tests.fixtures.chat_server import chat_server
 from tests.fixtures.command import words_of
 from tests.fixtures.dogs_to_train import FAST, write_dataset
+from tests.fixtures.papers import PAPERS
 
 pytestmark = pytest.mark.slow
 MODEL = """
@@ -71,3 +72,21 @@ def test_a_training_shows_up_in_prefect(prefect, qwen, tmp_path):
     assert wrong.returncode == 2
     assert "error: " in wrong.stderr
     assert "dpo.beta was 0.1, is 0.7" in wrong.stderr
+
+
+def test_each_step_of_a_reproduction_is_a_task_run(prefect, tmp_path):
+    data, out = tmp_path / "data", tmp_path / "out"
+    PAPERS["adpo"](data)
+    words = ["reproduce", "adpo", "--data", data, "--out", out, "--arms", "base,sft"]
+    done = prefect.run("pairwright", *map(str, words), OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
+    assert "Table 1: Image-Editing-Request" in done.stdout
+    (flow_run,) = prefect.ask("flow_runs", flow_runs={"tags": {"all_": ["adpo"]}})
+    assert (flow_run["state_type"], flow_run["name"]) == ("COMPLETED", "reproduce-adpo")
+    tasks = prefect.ask("task_runs", flow_runs={"id": {"any_": [flow_run["id"]]}})
+    names = {run["name"].rpartition("-")[0] for run in tasks}
+    steps = {"train sft on {0}", "build {0}", "evaluate base on {0}", "evaluate sft on {0}"}
+    assert names == {step.format("image-editing-request") for step in steps}
+    key = "adpo-image-editing-request"
+    (artifact,) = prefect.ask("artifacts", artifacts={"key": {"any_": [key]}})
+    assert [row["B4 (paper)"] for row in json.loads(artifact["data"])] == ["3.8", "13.1"]
