@@ -31,8 +31,8 @@ from pairwright.tasks.models.devices import release
 from pairwright.tasks.store.manifest import replace_file
 from pairwright.tasks.training.report.write_reproduction_page import (
     ArmScores,
+    ArmTraining,
     TableScores,
-    Training,
     write_reproduction_page,
 )
 from pairwright.tasks.training.runs import RUNS, Run
@@ -407,13 +407,13 @@ class Reproducer:
 
     def write_page(self) -> Path:
         """Rewrite the page with what there is so far, and return its path."""
-        trainings = list[Training]()
+        trainings = list[ArmTraining]()
         for step in self.steps():
             if step.kind == "train":
                 name = step.title.removeprefix("train ")
                 run = self.run_of(step.arm, step.training_set)
                 rate = self.paper.rates.get(step.arm)
-                trainings.append(Training(name=name, run=run, paper_rate=rate))
+                trainings.append(ArmTraining(name=name, run=run, paper_rate=rate))
         return write_reproduction_page(
             self.config.to,
             title=self.paper.title,

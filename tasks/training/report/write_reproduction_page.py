@@ -55,7 +55,7 @@ class TableScores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class ArmTraining:
     """Training of an arm on a dataset."""
 
     name: str
@@ -89,7 +89,7 @@ def write_reproduction_page(
     outcomes: Sequence[TableScores],
     left_out: Mapping[str, str],
     differences: Sequence[str],
-    trainings: Sequence[Training],
+    trainings: Sequence[ArmTraining],
     rates_table: str,
 ) -> Path:
     """Rewrite the page, and return its path; ``rates_table``: the paper's table of rates."""
@@ -111,13 +111,13 @@ def write_reproduction_page(
     return folder / "index.html"
 
 
-def _read_losses(trainings: Sequence[Training]) -> dict[str, Points]:
+def _read_losses(trainings: Sequence[ArmTraining]) -> dict[str, Points]:
     """Return the held-out losses by step of the trainings that measured any."""
     curves = {training.name: training.metrics.curve(LOSS, HELD_OUT) for training in trainings}
     return {name: points for name, points in curves.items() if len(points)}
 
 
-def _draw_losses(trainings: Sequence[Training]) -> Chart | None:
+def _draw_losses(trainings: Sequence[ArmTraining]) -> Chart | None:
     """Draw the held-out loss of each training; ``None`` where none was measured."""
     curves = _read_losses(trainings)
     if not curves:

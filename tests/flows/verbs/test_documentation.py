@@ -45,11 +45,12 @@ PAGES = ["README.md", *DOCS]
 NOT_HERE = {
     r"pip install|hf download|source ": "installs, or loads from the Hub: test_installation.py",
     r"pairwright fetch|hf://": "the Hub: test_fetch_weights.py, test_hub_tables.py",
-    r"--profile gpu|vllm serve": "a GPU, or vLLM: test_launch.py, `make serve-test`",
+    r"--profile (gpu|paper)|vllm serve": "a GPU, or vLLM: test_launch.py, `make serve-test`",
     r"phase1|phase2": "test_two_phases.py",
     r"torchrun|accelerate launch": "test_train_launched.py, test_train_sharded.py",
     r"pairwright iterate": "test_iterate_rounds.py",
     r"pairwright audit": "test_audit_dataset.py",
+    r"pairwright reproduce adpo": "test_reproduce_paper.py",
     r"--size paper": "test_train_namc_paper.py",
     r"--push-to-hub": "the Hub: test_push_to_hub.py",
     r"img2dataset": "another project's program; what it writes is read",
