@@ -5,7 +5,7 @@ import os
 from functools import cache
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Each of several workers would have as many threads as there are cores, and they would wait for
 # each other: twice the
@@ -16,7 +16,12 @@ if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
 
 # The suite says of a commit the same each time; `make soak` looks further, at other examples each
 # time.
-settings.register_profile("suite", derandomize=True, deadline=None)
+settings.register_profile(
+    "suite",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],  # beside other work
+)
 settings.register_profile("search", max_examples=2_000, deadline=None)
 settings.load_profile("suite")
 

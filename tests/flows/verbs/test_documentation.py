@@ -49,6 +49,8 @@ NOT_HERE = {
     r"phase1|phase2": "test_two_phases.py",
     r"torchrun|accelerate launch": "test_train_launched.py, test_train_sharded.py",
     r"pairwright iterate": "test_iterate_rounds.py",
+    r"segmenter=sam2": "weights: test_line_of_today.py",
+    r"\$\{NAME\}": "somebody's server: test_addresses.py",
     r"pairwright audit": "test_audit_dataset.py",
     r"pairwright reproduce adpo": "test_reproduce_paper.py",
     r"--size paper": "test_train_namc_paper.py",
