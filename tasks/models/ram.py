@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -66,6 +67,8 @@ commit."""
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
 """ImageNet's mean and deviation, as in the authors' transform."""
+LOADING = Lock()
+"""Held while threads that prepare images wait for the weights, or each would load them."""
 MAX_IMAGES = 64
 """Images at once: more makes no GPU faster."""
 IMAGES_ON_CPU = 4
@@ -103,7 +106,9 @@ class RamTagger:
 
     def prepare(self, image: DecodedImage) -> NDArray[np.uint8]:
         """Return the image in the model's square."""
-        return _load(self).preprocess(image.pixels)
+        with LOADING:
+            model = _load(self)
+        return model.preprocess(image.pixels)
 
     def tag(self, prepared: Sequence[NDArray[np.uint8]]) -> list[tuple[Tag, ...]]:
         """Return the tags of each image, by falling probability."""

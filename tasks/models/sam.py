@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -67,6 +68,8 @@ FILES = {
 USUAL = "vit_h"
 MAX_MASK_PIXELS = 1 << 26
 """Maximum mask pixels of an image at once, 4 bytes each."""
+LOADING = Lock()
+"""Held while threads that prepare images wait for the weights, or each would load them."""
 DECODER_HEADS = 8
 """Attention heads of the mask decoder, which no shape reveals; all published models have eight."""
 Part = tuple[Box, NDArray[np.bool_], float]
@@ -97,7 +100,9 @@ class Sam:
 
     def prepare(self, image: DecodedImage) -> SquareImage:
         """Return the image in the model's square."""
-        return resize_to_side(_load(self).transform.target_length, image)
+        with LOADING:
+            predictor = _load(self)
+        return resize_to_side(predictor.transform.target_length, image)
 
     def segment(
         self,

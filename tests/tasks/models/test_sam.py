@@ -1,5 +1,7 @@
 """SAM by its real files: masks are those of the package's own predictor, box by box."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from segment_anything import SamPredictor
 from pairwright.schemas.config import SegmentationConfig
 from pairwright.schemas.errors import ModelError
 from pairwright.schemas.rows import Box, Tag
+from pairwright.tasks.models import sam
 from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.models.sam import Sam, pin_sam
 from pairwright.tasks.models.weights import identify_files
@@ -157,3 +160,16 @@ def test_what_does_not_fit_is_named(tmp_path, path, name, tensor, reason):
     other = write_changed(path, tmp_path / "other.pth", name, tensor)
     with pytest.raises(ModelError, match=rf"(?s)segmentation\.checkpoint: .*{reason}"):
         pin(other)
+
+
+def test_threads_that_prepare_images_load_the_weights_once(tmp_path, monkeypatch):
+    segmenter = Sam(config=pin(write_sam(tmp_path / "sam.pth", seed=7)))
+    loads = []
+    load_sam = sam.load_sam
+    monkeypatch.setattr(
+        sam, "load_sam", lambda *words, **how: loads.append(words) or load_sam(*words, **how)
+    )
+    images = [DecodedImage(PHOTOGRAPHS["small"])] * 8
+    with ThreadPoolExecutor(8) as threads:
+        prepared = list(threads.map(segmenter.prepare, images))
+    assert (len(prepared), len(loads)) == (8, 1)
