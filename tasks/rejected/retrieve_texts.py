@@ -126,11 +126,7 @@ def _find_candidates(
     pool = index.pool
     limit = config.max_candidates
     indices = match.indices
-    is_allowed = pool.allowed(row)
-    is_unchanged = states_no_change(row)
-    if is_unchanged:
-        is_allowed &= ~pool.no_change
-    allowed = is_allowed[indices]
+    allowed = pool.allowed(row, indices)
     if truth.graphs:
         same_world = pool.components[indices] == pool.component_of(row)
     else:
@@ -149,7 +145,7 @@ def _find_candidates(
     if truth.graphs is not None:
         looks = _object_looks(truth.graphs)
         candidates.sort(key=lambda candidate: not _names_any(candidate[0], looks))
-    if is_unchanged:
+    if states_no_change(row):
         rng = Random(make_key("retrieved", config.seed, row.key))
         candidates += pool.draw(row, rng, limit - len(candidates))
     return candidates

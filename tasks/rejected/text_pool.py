@@ -7,7 +7,7 @@ People's texts get people's texts. The makers "retrieved" and "random" choose fr
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from random import Random
 from typing import Any
@@ -52,6 +52,9 @@ class TextPool:
     is_given: NDArray[np.bool_]
     no_change: NDArray[np.bool_]
     components: NDArray[np.str_]  # component of its pair: of rendered scenes, the world
+    _groups: dict[tuple[str, bool, bool], Numbers] = field(
+        default_factory=dict[tuple[str, bool, bool], Numbers], repr=False
+    )
 
     def split_of(self, row: DifferenceRow) -> str:
         """Return the split of a description's pair."""
@@ -61,10 +64,14 @@ class TextPool:
         """Return the component of a description's pair."""
         return self.drawn.get(row.subject, NOWHERE)[1]
 
-    def allowed(self, row: DifferenceRow) -> NDArray[np.bool_]:
-        """Return which texts may be rejected texts of a description."""
-        in_split = (self.splits == self.split_of(row)) | (self.splits == COMMON)
-        return in_split & (self.subjects != row.subject) & (self.is_given == row.is_given)
+    def allowed(self, row: DifferenceRow, indices: Numbers) -> NDArray[np.bool_]:
+        """Return which of some texts may be rejected texts of a description."""
+        allowed = (self.splits[indices] == self.split_of(row)) | (self.splits[indices] == COMMON)
+        allowed &= self.subjects[indices] != row.subject
+        allowed &= self.is_given[indices] == row.is_given
+        if states_no_change(row):
+            allowed &= ~self.no_change[indices]
+        return allowed
 
     def descriptions_of(self, row: DifferenceRow) -> list[DifferenceRow]:
         """Return the descriptions of a description's pair, itself first."""
@@ -76,12 +83,24 @@ class TextPool:
 
         Every text is equally likely, however many pairs have it.
         """
-        allowed = self.allowed(row)
-        if states_no_change(row):
-            allowed &= ~self.no_change
-        indices: list[int] = np.flatnonzero(allowed).tolist()
-        drawn = rng.sample(indices, min(count, len(indices)))
-        return [(self.rows[index], None) for index in drawn]
+        group = self._group_of(row)
+        own = len(self.by_pair.get(row.subject, ()))  # at most so many of the group are not allowed
+        drawn = rng.sample(range(len(group)), min(count + own, len(group)))
+        indices = group[drawn]
+        allowed = indices[self.subjects[indices] != row.subject][:count].tolist()
+        return [(self.rows[index], None) for index in allowed]
+
+    def _group_of(self, row: DifferenceRow) -> Numbers:
+        """Return the texts that descriptions like this one may get, but for their pair's own."""
+        key = (self.split_of(row), row.is_given, states_no_change(row))
+        if key not in self._groups:
+            split, is_given, is_unchanged = key
+            allowed = (self.splits == split) | (self.splits == COMMON)
+            allowed &= self.is_given == is_given
+            if is_unchanged:
+                allowed &= ~self.no_change
+            self._groups[key] = np.flatnonzero(allowed)
+        return self._groups[key]
 
 
 def pool_texts(everything: pa.Table, splits: pa.Table, limit: int) -> TextPool:
