@@ -7,9 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from pairwright.schemas.section import Count, Positive, Section
-
-BASE = "base"  # arm without training: the start model itself
+from pairwright.schemas.section import Count, Section
 
 
 class TrainingSet(Section):
@@ -48,8 +46,6 @@ class Arm(Section):
     """Dataset to train on; empty: that of the table."""
     recipe: str = ""
     settings: tuple[str, ...] = ()
-    small_settings: tuple[str, ...] = ()
-    """Further settings with `--scale small`."""
     differential: bool = False
     table: str = ""
     is_ablation: bool = False
@@ -62,8 +58,6 @@ class PaperTable(Section):
     name: str
     """Number and caption in the paper, such as "Table 2: CLEVR-Change"."""
     benchmark: str
-    data: str = ""
-    """Folder of the benchmark's data; empty: that of its name."""
     training_set: str
     """Dataset of the arms that name none."""
     columns: dict[str, str]
@@ -88,8 +82,6 @@ class Reproduction(Section):
     title: str
     model: str
     """Start model of the paper."""
-    gpus: Positive = 1
-    """GPUs of a training in the paper."""
     training_sets: dict[str, TrainingSet]
     arms: dict[str, Arm]
     tables: Annotated[tuple[PaperTable, ...], Field(min_length=1)]
@@ -99,8 +91,6 @@ class Reproduction(Section):
     """The paper's table of the rates."""
     differences: tuple[str, ...]
     """What is not as in the paper, or not published."""
-    settings: tuple[str, ...] = ()
-    """Settings of all trainings with `--scale paper`."""
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:

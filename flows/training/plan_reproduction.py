@@ -30,7 +30,7 @@ def list_papers() -> Iterator[tuple[str, str, str, str]]:
         folders = dict[str, None]()
         for training_set in paper.training_sets.values():
             folders |= dict.fromkeys(training_set.folders)
-        folders |= dict.fromkeys(table.data or table.benchmark for table in paper.tables)
+        folders |= dict.fromkeys(table.benchmark for table in paper.tables)
         tables = ", ".join(table.name.partition(":")[0] for table in paper.tables)
         yield name, paper.title, tables, ", ".join(folders)
 

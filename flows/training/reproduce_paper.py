@@ -4,7 +4,7 @@ Each step is a build, a training or an evaluation like those of the command line
 where it was stopped; so the whole is repeated by the same command. A folder holds one reproduction:
 
     DIR/reproduction.json   options that change results
-    DIR/SET/           dataset, with a run per arm
+    DIR/SET/                dataset, with a run per arm
     DIR/scores/SET/BENCHMARK/ARM.json
     DIR/index.html          the page
 """
@@ -111,6 +111,8 @@ class Reproducer:
     """Steps of a reproduction."""
 
     config: ReproductionConfig
+    needs_data: bool = True
+    """Whether tables are left out whose data is missing; a plan shows all."""
     left_out: dict[str, str] = field(default_factory=dict[str, str])
     """Reasons by table."""
 
@@ -127,7 +129,7 @@ class Reproducer:
             reason = self._find_reason(table)
             if reason:
                 self.left_out[table.name] = reason
-            else:
+            if not (reason and self.needs_data):
                 tables.append(table)
         if not tables:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self.left_out.items())
@@ -141,7 +143,7 @@ class Reproducer:
             lineage = self._lineage(arm, self._training_set_of(arm, table))
             training_sets |= dict.fromkeys(set_name for _, set_name in lineage)
         folders = [folder for name in training_sets for folder in self.training_set(name).folders]
-        folders.append(table.data or table.benchmark)
+        folders.append(table.benchmark)
         for name in dict.fromkeys(folders):
             if not (self.config.data / name).is_dir():
                 return f"no folder {name}"
@@ -304,14 +306,9 @@ class Reproducer:
         """Return the keyword arguments of an arm's training (``Dataset.train``)."""
         row = self.paper.arms[arm]
         is_small = self.config.scale == SMALL
-        settings = [*(TINY if is_small else self.paper.settings), *row.settings]
         options: dict[str, Any] = {
             "name": arm,
-            "settings": [
-                *settings,
-                *(row.small_settings if is_small else ()),
-                *self.config.settings,
-            ],
+            "settings": [*(TINY if is_small else ()), *row.settings, *self.config.settings],
             "differential": row.differential,
             "table": row.table,
             "recipe": "" if is_small else row.recipe,
@@ -375,7 +372,7 @@ class Reproducer:
         config = EvaluationConfig(
             model=self._model_of(arm, self._training_set_of(arm, table)),
             benchmark=table.benchmark,
-            data=self.config.data / (table.data or table.benchmark),
+            data=self.config.data / table.benchmark,
             to=to,
             limit=ITEMS if self.config.scale == SMALL else None,
             judge=self.config.judge if table.judged else "",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @app.command(
     epilog="Examples: `pairwright reproduce adpo --data DATA`, `pairwright reproduce adpo "
-    "--data DATA --scale paper --plan`"
+    "--scale paper --plan`"
 )
 def reproduce(
     paper: Annotated[str, Argument(help="Name of the paper, or list.")] = "list",
@@ -72,11 +72,11 @@ def reproduce(
     if paper == "list":
         options.print_table(["paper", "title", "tables", "folders of --data"], *list_papers())
         return
-    if data is None:
+    if data is None and not plan:
         raise ConfigError("--data is missing: name the folder with the published data sets")
     config = ReproductionConfig(
         paper=paper,
-        data=data,
+        data=data or Path("DATA"),
         to=out or Path("reproductions") / f"{paper}-{scale}",
         scale=scale,
         model=model,
@@ -86,12 +86,13 @@ def reproduce(
         judge=judge,
         launcher=launcher,
     )
-    reproducer = Reproducer(config)
     if plan:
+        reproducer = Reproducer(config, needs_data=False)
         options.print_table(*plan_lines(reproducer))
-        _print_left_out(reproducer)
+        for table, reason in reproducer.left_out.items():
+            print(f"{table} cannot be made yet: {reason}")
         return
-    _run(reproducer)
+    _run(Reproducer(config))
 
 
 def _run(reproducer: "Reproducer") -> None:

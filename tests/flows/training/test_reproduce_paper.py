@@ -7,6 +7,7 @@ import pytest
 from pairwright.flows.training.reproduce_paper import (
     Reproducer,
     ReproductionConfig,
+    load_reproduction,
     paper_names,
     reproduce,
 )
@@ -71,17 +72,16 @@ def test_each_paper_runs_through(paper, data, tmp_path):
 
 
 @pytest.mark.parametrize("paper", paper_names())
-def test_a_plan_says_what_each_training_takes(paper, tmp_path, capsys):
-    """Without data, of the published sizes; NAMC's memory is not counted."""
-    reproduction = Reproducer(ReproductionConfig(paper=paper, data=tmp_path, to=tmp_path)).paper
-    folders = [folder for one in reproduction.training_sets.values() for folder in one.folders]
-    for folder in [*folders, *(table.benchmark for table in reproduction.tables)]:
-        (tmp_path / folder).mkdir(exist_ok=True)
-    words = ["reproduce", paper, "--data", tmp_path, "--scale", "paper", "--plan", "--judge", "x"]
-    assert run(*words) == 0
+def test_a_plan_says_what_each_training_takes(paper, capsys):
+    """Of all arms, ablations too, before there is data; NAMC's memory is not counted."""
+    reproduction = load_reproduction(paper)
+    arms = ",".join(reproduction.arms)
+    assert run("reproduce", paper, "--scale", "paper", "--plan", "--arms", arms) == 0
     lines = capsys.readouterr().out.splitlines()
+    assert "no folder" in lines[-1], "what is missing yet is said"
     trainings = [line.split() for line in lines if line.startswith("train ")]
-    assert len(trainings) >= 2
+    trained = {cells[1] for cells in trainings}
+    assert trained == {name for name, arm in reproduction.arms.items() if arm.objective}
     for cells in trainings:
         steps = cells[4].replace(",", "")
         assert steps.isdecimal()
