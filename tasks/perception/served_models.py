@@ -6,7 +6,7 @@ again; after the last try its image has the reason in place of tags or boxes.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pairwright.prompts import load_prompt
 from pairwright.schemas.config import DetectionConfig, TaggingConfig
@@ -16,7 +16,7 @@ from pairwright.tasks.images.decode import encode_png
 from pairwright.tasks.models.prepare_ahead import DecodedImage
 from pairwright.tasks.perception.ask_images import ask_images
 from pairwright.tasks.perception.image_faults import ImageFault
-from pairwright.tasks.serving.chat import Answer, Chat, Grammar, Question, ask_until, seed_of
+from pairwright.tasks.serving.chat import Chat, Grammar, Question, ask_until, seed_of
 from pairwright.tasks.serving.read_things import NamedBox, read_boxes, read_names
 from pairwright.tasks.serving.untrusted import as_data
 from pairwright.tasks.serving.write_request import sent_size
@@ -55,17 +55,14 @@ class SeenImage:
         return make_key(self.file)
 
 
-def show_image(image: DecodedImage) -> SeenImage:
-    """Return the file of an image; pixels that are no file become one."""
-    height, width = image.pixels.shape[:2]
-    return SeenImage(image.file or encode_png(image.pixels), (height, width))
+C = TypeVar("C", TaggingConfig, DetectionConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServedTagger:
-    """Tagger by a served model."""
+class ServedModel(Generic[C]):
+    """Served model that sees images."""
 
-    config: TaggingConfig
+    config: C
     answers: Answers | None = None
     name: str = NAME
 
@@ -76,8 +73,15 @@ class ServedTagger:
         return f"served {chat.model}" if chat else "served"
 
     def prepare(self, image: DecodedImage) -> SeenImage:
-        """Return the image as it is shown."""
-        return show_image(image)
+        """Return the file of an image; pixels that are no file become one."""
+        height, width = image.pixels.shape[:2]
+        return SeenImage(image.file or encode_png(image.pixels), (height, width))
+
+
+class ServedTagger(ServedModel[TaggingConfig]):
+    """Tagger by a served model."""
+
+    __slots__ = ()
 
     def tag(self, prepared: Sequence[SeenImage]) -> list[tuple[Tag, ...] | ImageFault]:
         """Return the tags of each image, in the order in which the model names them."""
@@ -110,23 +114,10 @@ def _or_fault(result: Any) -> Any:
     return result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedDetector:
+class ServedDetector(ServedModel[DetectionConfig]):
     """Detector by a served model that writes boxes, such as Qwen-VL."""
 
-    config: DetectionConfig
-    answers: Answers | None = None
-    name: str = NAME
-
-    @property
-    def version(self) -> str:
-        """Return the model's name; how it is asked is in the settings."""
-        chat = self.config.chat
-        return f"served {chat.model}" if chat else "served"
-
-    def prepare(self, image: DecodedImage) -> SeenImage:
-        """Return the image as it is shown."""
-        return show_image(image)
+    __slots__ = ()
 
     def detect(
         self, prepared: Sequence[SeenImage], tags: Sequence[Sequence[Tag]]
@@ -156,10 +147,7 @@ class ServedDetector:
                 temperature=0.0 if attempt == 1 else None,
             )
 
-        def read(answer: Answer) -> tuple[NamedBox, ...] | RefusedText:
-            return read_boxes(answer)
-
-        boxes, _ = await ask_until(chat, ask, read, tries=TRIES)
+        boxes, _ = await ask_until(chat, ask, read_boxes, tries=TRIES)
         if isinstance(boxes, RefusedText):
             return boxes
         return tuple(self._place_boxes(boxes, image, tags))

@@ -174,11 +174,6 @@ class GrpoEvents(TrainerCallback):
             control.should_training_stop = True
 
 
-def reward_answers(completions: Any, truth: Any, **columns: Any) -> list[float]:
-    """Return the rewards of a batch of answers, exact by the truths of their pairs."""
-    return reward_completions(completions, truth, **columns)
-
-
 def fit_grpo(job: Job) -> Ended:
     """Train to the end, or until a signal."""
     trainer = make_grpo_trainer(job)
@@ -228,7 +223,7 @@ def make_grpo_trainer(job: Job) -> ExactRewardTrainer:
             setup,
             model=model,
             args=make_grpo_arguments(run, config),
-            reward_funcs=reward_answers,
+            reward_funcs=reward_completions,
             train_dataset=_read_prompts(train_rows, truths),
             processing_class=processor,
         )

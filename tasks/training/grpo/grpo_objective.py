@@ -4,10 +4,8 @@ Ours are the rows, the reward and the run; the optimiser of answers is TRL's. Ne
 before ``fit``.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from importlib.util import find_spec
-from typing import Any
 
 from pairwright.schemas.errors import ConfigError
 from pairwright.schemas.rows import PreferenceRow
@@ -22,20 +20,15 @@ from pairwright.tasks.training.freeze_dataset import freeze_dataset, open_traini
 from pairwright.tasks.training.freeze_rows import Refused
 from pairwright.tasks.training.grpo.freeze_truths import read_truths, write_truths
 from pairwright.tasks.training.losses import needs_of
-from pairwright.tasks.training.objective import DatasetTables, Ended, FrozenData, Job, Start
+from pairwright.tasks.training.objective import DatasetTables, Ended, FrozenData, Job
 from pairwright.tasks.training.preference_objective import PreferenceObjective
 from pairwright.tasks.training.runs import Run
 
-PREFERENCES = PreferenceObjective()
 NO_TRUTH = "no scene graphs of one scene with known changes"
 
 
-class GrpoObjective:
+class GrpoObjective(PreferenceObjective):
     """Training of a vision-language model by GRPO, on exact rewards."""
-
-    def defaults(self, values: Mapping[str, Any], start: TrainConfig | None) -> dict[str, Any]:
-        """Return the defaults of stand-ins."""
-        return PREFERENCES.defaults(values, start)
 
     def check(self, config: TrainConfig) -> None:
         """Check that TRL is installed, and what it is asked for."""
@@ -48,10 +41,6 @@ class GrpoObjective:
                 f"--objective grpo: {', '.join(missing)} not installed: "
                 "python -m pip install -c constraints.txt -e '.[grpo]'"
             )
-
-    def resolve_start(self, config: TrainConfig, run: Run, tables: DatasetTables) -> Start:
-        """Find the start model, and check that training it fits into the GPUs' memory."""
-        return PREFERENCES.resolve_start(config, run, tables)
 
     def freeze(self, config: TrainConfig, run: Run, tables: DatasetTables) -> FrozenData:
         """Freeze the rows whose pairs have a truth, and the truths."""
@@ -66,21 +55,9 @@ class GrpoObjective:
         write_truths(run.folder, truths)
         return frozen
 
-    def restore(self, config: TrainConfig, run: Run, tables: DatasetTables) -> None:
-        """Do nothing: rows and truths stay as long as the run."""
-        del config, run, tables
-
     def fit(self, job: Job) -> Ended:
         """Train with TRL's GRPOTrainer."""
         from pairwright.tasks.training.grpo.fit_grpo import fit_grpo
 
         with explain_out_of_memory(job.run, partial(need_less, job.config)):
             return fit_grpo(job)
-
-    def describe_model(self, config: TrainConfig) -> str:
-        """Return the start model's name."""
-        return PREFERENCES.describe_model(config)
-
-    def can_be_served(self, config: TrainConfig) -> bool:
-        """Return whether the model is merged, and of an architecture that vLLM knows."""
-        return PREFERENCES.can_be_served(config)
