@@ -60,6 +60,33 @@ def test_a_stopped_reproduction_continues_where_it_was(data, tmp_path, capsys):
     assert "holds a reproduction with another model" in capsys.readouterr().err
 
 
+def test_a_table_reads_scores_as_the_paper_prints_them(tmp_path):
+    """Shares are times 100, and of hallucinations the paper prints what is left."""
+    for name in ("rlaif-v", "object-halbench", "amber"):
+        (tmp_path / name).mkdir()
+    config = ReproductionConfig(paper="adavip", data=tmp_path, to=tmp_path / "out")
+    reproducer = Reproducer(config)
+    objects, amber, discriminative = reproducer.tables
+    of_objects = [("", "response (CHAIR_s)", 0.25, True), ("", "mention (CHAIR_i)", 0.1, True)]
+    of_amber = [("discriminative", "F1", 0.5, True), ("generative", "CHAIR", None, True)]
+    for table, rows in ((objects, of_objects), (amber, of_amber)):
+        names = ("category", "name", "value", "percent")
+        scores = [dict(zip(names, row, strict=True)) for row in rows]
+        path = reproducer.scores_path("dpo", table)
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"scores": scores, "notes": ["a note"]}))
+
+    def row_of(table):
+        read = reproducer.read_table(table)
+        assert read.notes == ["a note"]
+        return next(row for row in read.rows if row.arm == "dpo")
+
+    assert (row_of(objects).ours, row_of(objects).theirs) == ([75, 90], (80.1, 90.8))
+    assert row_of(amber).ours == [None, 50, None, None, None]
+    assert row_of(discriminative).ours == [None, None, None, 50, None]
+    assert row_of(objects).cells() == ["dpo: + DPO", "75.0", "90.0", "80.1", "90.8"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("paper", PAPERS)
 def test_each_paper_runs_through(paper, data, tmp_path):

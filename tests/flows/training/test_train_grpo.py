@@ -25,3 +25,10 @@ def test_grpo_trains_on_pairs_whose_changes_are_known(dataset) -> None:
     assert record["rows"]["train"] > 0
     page = (folder / "report" / "index.html").read_text()
     assert "Reward of answers" in page
+
+
+def test_a_model_without_truths_is_not_trained_by_them(dogs, capsys):
+    """GRPO rewards by scene graphs; people's photographs have none."""
+    words = ["train", dogs, "--objective", "grpo", "--name", "without-truths", "--model", "tiny"]
+    assert run(*words) == 2
+    assert "no scene graphs of one scene with known changes" in capsys.readouterr().err

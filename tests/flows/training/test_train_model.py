@@ -17,6 +17,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 
+import pairwright as pw
 from pairwright.flows.training.make_train_config import make_config
 from pairwright.flows.training.train_model import train
 from pairwright.flows.versions.version import open_version
@@ -26,10 +27,12 @@ from pairwright.tasks.training import load_model, preference_objective
 from pairwright.tasks.training.preference_trainer import PreferenceTrainer
 from pairwright.tasks.training.runs import Run
 from tests.fixtures.benchmarks import ask_about_a_pair
+from tests.fixtures.chat_server import chat_server
 from tests.fixtures.command import run
 from tests.fixtures.dogs_to_train import BIN, ROWS, training_of
 from tests.fixtures.runs_to_train import flip, interrupt
 from tests.fixtures.tables import fill_column
+from tests.flows.conftest import SMALL, WIDE, build
 
 SHORT = {"optimiser__max_steps": 3}
 EACH_STEP = SHORT | {"output__save_steps": 1}
@@ -317,3 +320,17 @@ def test_a_signal_ends_it_in_order_and_the_same_command_goes_on(number, trainer)
     rows = pq.read_table(trainer.run.metrics).to_pylist()
     steps = [row["step"] for row in rows if (row["name"], row["split"]) == ("loss", "train")]
     assert steps == [*range(1, step + 1)]
+
+
+def test_rows_that_a_blind_model_answers_right_are_left_out(copy, qwen, capsys):
+    """A server that always says A is as often right as not: each row's hardness is a half."""
+    with chat_server(lambda _: "A") as server:
+        settings = ["hardness.enabled=true", f"models.chat.endpoint={server.url}"]
+        build(copy, None, settings=[*SMALL, *WIDE, *settings])
+    assert {row.hardness for row in pw.open(copy)["hardness"].rows()} == {0.5}
+    least = ["--set", "data.min_hardness=0.6"]
+    training = training_of(copy, qwen, "hard", "sft", model__max_pixels=12544)
+    assert run(*training, *least) == 2
+    message = capsys.readouterr().err
+    assert "expected without the images" in message
+    assert run(*training, "--set", "data.min_hardness=0.5") == 0

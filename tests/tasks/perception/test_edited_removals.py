@@ -76,8 +76,8 @@ def editor(reply):
         server.server_close()
 
 
-def config_of(url, **settings):
-    server = EditorConfig(endpoint=(url,), max_attempts=1)
+def config_of(url, *, attempts=1, **settings):
+    server = EditorConfig(endpoint=(url,), max_attempts=attempts)
     return RemovalsConfig(inpainter="edited", editor=server, **settings)
 
 
@@ -145,6 +145,14 @@ def test_what_is_no_edit_has_its_reason(reply, kind, reason):
         (row,) = remove(config_of(url))
     assert isinstance(row, kind)
     assert row.reason == reason
+
+
+def test_a_fault_that_passes_is_tried_again():
+    answers = iter([(503, {"error": "loading"}), answer_of(np.full((120, 160, 3), 10, np.uint8))])
+    with editor(lambda *_: next(answers)) as (url, asked):
+        (row,) = remove(config_of(url, attempts=2))
+    assert isinstance(row, RemovalRow)
+    assert len(asked) == 2
 
 
 def test_a_server_that_is_not_there_is_found_before_a_build():

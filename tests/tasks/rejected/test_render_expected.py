@@ -36,6 +36,16 @@ def test_a_text_that_goes_against_the_prior_has_an_expected_look() -> None:
     assert find_looks(text, graphs, BLUE, min_share=0.95) == []
 
 
+def test_the_look_that_most_statements_are_against_comes_first() -> None:
+    """Another size makes one of two statements false, another colour both."""
+    claims = [exists("ball", colour="red"), exists("ball", colour="red", size="small")]
+    text = description("shows a red ball", "shows a cube", claims=claims)
+    graphs = (graph(thing(size="small")), graph(thing("b", "cube")))
+    prior = {**BLUE, ("ball", "size"): Counter(large=99, small=1)}
+    looks = find_looks(text, graphs, prior, min_share=0.5)
+    assert [(look.attribute, look.drop) for look in looks] == [("colour", 1.0), ("size", 0.5)]
+
+
 def test_a_look_that_no_statement_is_about_or_that_is_expected_is_none() -> None:
     about_shape = description("shows a ball", "shows a cube", claims=[exists("ball")])
     graphs = (graph(thing()), graph(thing("b", "cube")))
